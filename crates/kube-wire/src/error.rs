@@ -1,0 +1,39 @@
+//! What can be wrong with bytes from the wire.
+
+/// Bytes that are not what they should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// The text is not JSON, or not of the expected shape.
+    #[error("malformed JSON at byte {at}: expected {expected}")]
+    Json {
+        /// Where.
+        at: usize,
+        /// What should stand there.
+        expected: &'static str,
+    },
+    /// The text is JSON, but does not fit the type.
+    #[error("unexpected JSON: {0}")]
+    Decode(String),
+    /// The bytes ended in the middle of something.
+    #[error("the answer ended inside {inside}")]
+    Truncated {
+        /// What was being read.
+        inside: &'static str,
+    },
+    /// One item or event is larger than the limit.
+    #[error("an item of more than {limit} bytes; the limit protects memory and can be raised")]
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The compressed bytes are corrupt.
+    #[error("corrupt gzip: {0}")]
+    Gzip(String),
+}
+
+impl From<serde_json::Error> for WireError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Decode(error.to_string())
+    }
+}

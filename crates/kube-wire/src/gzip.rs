@@ -1,0 +1,111 @@
+//! Gzip of many members, packed and unpacked.
+//!
+//! Kubernetes 1.37 ends a gzip member at every flush of a compressed stream, so one answer is many members laid end to
+//! end. Decoders that stop after the first lose the rest.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::{GzEncoder, MultiGzDecoder};
+
+use crate::WireError;
+
+/// One complete gzip member that holds these bytes.
+pub fn member(bytes: &[u8]) -> Vec<u8> {
+    // Level 1, as the real server: it answers many clients.
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4 + 32), Compression::new(1));
+    encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("writing to memory does not fail")
+}
+
+/// Unpacks a stream of gzip members: compressed chunks in as they come, plain bytes out.
+///
+/// ```
+/// use kube_wire::gzip::{Gunzip, member};
+/// let stream = [member(b"one "), member(b"two")].concat();
+/// let (head, tail) = stream.split_at(9);
+/// let mut gunzip = Gunzip::default();
+/// let mut plain = gunzip.push(head).unwrap().to_vec();
+/// plain.extend_from_slice(&gunzip.push(tail).unwrap());
+/// gunzip.finish().unwrap();
+/// assert_eq!(plain, b"one two");
+/// ```
+#[derive(Debug)]
+pub struct Gunzip {
+    decoder: MultiGzDecoder<Vec<u8>>,
+    /// Whether any byte has come: no byte at all is an empty stream, not a truncated one.
+    begun: bool,
+}
+
+impl Default for Gunzip {
+    fn default() -> Self {
+        Self { decoder: MultiGzDecoder::new(Vec::new()), begun: false }
+    }
+}
+
+impl Gunzip {
+    /// Takes the next compressed bytes and gives the plain bytes that are complete so far.
+    pub fn push(&mut self, compressed: &[u8]) -> Result<Bytes, WireError> {
+        self.begun |= !compressed.is_empty();
+        self.decoder.write_all(compressed).and_then(|()| self.decoder.flush()).map_err(corrupt)?;
+        Ok(Bytes::from(std::mem::take(self.decoder.get_mut())))
+    }
+
+    /// Says whether the stream ended at the end of a member.
+    pub fn finish(mut self) -> Result<(), WireError> {
+        if !self.begun {
+            return Ok(());
+        }
+        self.decoder.try_finish().map_err(|_| WireError::Truncated { inside: "a gzip member" })
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "used as a function in map_err")]
+fn corrupt(error: std::io::Error) -> WireError {
+    WireError::Gzip(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unpack(chunks: impl Iterator<Item = Vec<u8>>) -> Result<Vec<u8>, WireError> {
+        let mut gunzip = Gunzip::default();
+        let mut plain = Vec::new();
+        for chunk in chunks {
+            plain.extend_from_slice(&gunzip.push(&chunk)?);
+        }
+        gunzip.finish()?;
+        Ok(plain)
+    }
+
+    #[test]
+    fn many_members_split_at_every_byte() {
+        let parts: Vec<Vec<u8>> =
+            (0..5).map(|i| format!("part {i} {}", "x".repeat(i * 100)).into_bytes()).collect();
+        let stream: Vec<u8> = parts.iter().flat_map(|part| member(part)).collect();
+        let plain = parts.concat();
+        for at in 0..=stream.len() {
+            let halves = [stream[..at].to_vec(), stream[at..].to_vec()];
+            assert_eq!(unpack(halves.into_iter()).unwrap(), plain, "split at {at}");
+        }
+        assert_eq!(unpack(stream.iter().map(|byte| vec![*byte])).unwrap(), plain);
+    }
+
+    #[test]
+    fn a_flushed_member_is_readable_before_the_next_one_comes() {
+        let mut gunzip = Gunzip::default();
+        assert_eq!(gunzip.push(&member(b"first")).unwrap(), "first");
+        assert_eq!(gunzip.push(&member(b"second")).unwrap(), "second");
+    }
+
+    #[test]
+    fn truncated_and_corrupt_streams_are_errors() {
+        let packed = member(&b"hello ".repeat(100));
+        for end in 1..packed.len() {
+            assert!(unpack(std::iter::once(packed[..end].to_vec())).is_err(), "cut at {end}");
+        }
+        assert!(unpack(std::iter::once(b"no gzip at all".to_vec())).is_err());
+        assert_eq!(unpack(std::iter::empty()).unwrap(), b"");
+    }
+}
