@@ -12,8 +12,16 @@ pub enum WireError {
         /// What should stand there.
         expected: &'static str,
     },
-    /// The text is JSON, but does not fit the type.
-    #[error("unexpected JSON: {0}")]
+    /// The bytes are not protobuf, or not of the expected shape.
+    #[error("malformed protobuf at byte {at}: expected {expected}")]
+    Protobuf {
+        /// Where, counted from the start of the message in progress.
+        at: usize,
+        /// What should stand there.
+        expected: &'static str,
+    },
+    /// The bytes are well formed, but do not fit the type.
+    #[error("unexpected value: {0}")]
     Decode(String),
     /// The bytes ended in the middle of something.
     #[error("the answer ended inside {inside}")]

@@ -5,6 +5,7 @@
 //! - [`path`]: paths to fields, read from and cut out of JSON text
 //! - [`meta`]: an object's metadata, read in place
 //! - [`json`]: lists taken apart while they arrive, watch events a line each
+//! - [`protobuf`]: the same for the protobuf wire, and serde for the built-in kinds
 //! - [`gzip`]: streams of many gzip members
 //!
 //! Nothing here talks to anybody, and nothing keeps more than the item in progress. Hostile bytes give a [`WireError`],
@@ -15,6 +16,7 @@ pub mod gzip;
 pub mod json;
 pub mod meta;
 pub mod path;
+pub mod protobuf;
 pub mod selector;
 pub mod version;
 

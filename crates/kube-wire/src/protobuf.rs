@@ -1,0 +1,21 @@
+//! Protobuf as Kubernetes sends it: envelopes, lists taken apart while they arrive, and watch frames.
+//!
+//! An object on the wire is an [`Envelope`]: four magic bytes, then a message with the object's kind and its bytes. A
+//! list is one envelope around all items, which [`ListSplitter`] takes apart; a watch is a stream of frames, which
+//! [`FrameSplitter`] takes apart and [`WatchEvent`] reads. What comes out of all three are *bare* objects: the bytes of
+//! the message alone, without magic, kind and version.
+
+mod envelope;
+mod list;
+mod watch;
+mod wire;
+
+pub use envelope::{Envelope, MAGIC};
+pub use list::{ListSplitter, write_list};
+pub use watch::{FrameSplitter, WatchEvent, write_event};
+
+/// The media type of objects and lists, for `Accept` and `Content-Type`.
+pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+
+/// The media type of a watch, as the server names it in its answer.
+pub const WATCH_MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
