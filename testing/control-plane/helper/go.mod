@@ -1,0 +1,3 @@
+module kube-informer.dev/testing/control-plane/helper
+
+go 1.26
