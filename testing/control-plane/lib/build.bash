@@ -27,7 +27,8 @@ build() {
 
 # build_one MODULE PACKAGE NAME LDFLAG...: into the cache, under its name only when it is whole.
 build_one() {
-  local module=$1 package=$2 target=$3 began=$EPOCHREALTIME
+  local module=$1 package=$2 target=$3 began
+  began=$(now)
   shift 3
   need_go
   say "building $target for Kubernetes $version (the first time takes minutes)"

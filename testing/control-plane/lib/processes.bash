@@ -30,6 +30,7 @@ detach() {
     exec setsid "$@" </dev/null >>"$log" 2>&1
   ) &
   detached=$!
+  disown "$detached" # its end is no news to whoever called us
 }
 
 # pid_of PART: its pid, if it runs.
@@ -67,12 +68,11 @@ stop() {
 
 # wait_gone PART SECONDS
 wait_gone() {
-  local tries
-  for ((tries = 0; tries < $2 * 20; tries++)); do
-    ! is_gone "$1" || return 0
+  local deadline=$(($(now) + $2 * 1000000))
+  until is_gone "$1"; do
+    (($(now) < deadline)) || return 1
     sleep 0.05
   done
-  return 1
 }
 
 # is_gone PART: whether it has closed all it had open. A process that was killed looks dead some time before the last of its

@@ -34,10 +34,11 @@ start_apiserver() {
 }
 
 restart_apiserver() {
-  local began=$EPOCHREALTIME
+  local began
+  began=$(now)
   pid_of etcd >/dev/null || die "etcd is not running; take the instance down and up again"
   lock "instance-$name"
-  stop apiserver 10
+  stop apiserver 2 # asked to end, it waits for open watches, which may take long
   start_apiserver
   unlock
   say "kube-apiserver is ready again after $(seconds_since "$began") s"
