@@ -1,0 +1,229 @@
+//! Lists: consistent, in key order, in pages if asked; encoded while they are read, so that a large one takes no memory.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures_util::stream;
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::json;
+
+use crate::body;
+use crate::core::{Call, Core};
+use crate::negotiate::{self, Shape};
+use crate::object::{Form, Stored};
+use crate::options::{Continue, ListOptions, Version};
+use crate::read;
+use crate::selection::Selection;
+use crate::status::{Answer, Status};
+use crate::storage::{NotHeld, Objects};
+
+/// Lists larger than this are compressed if the client takes it, and sent in more than one frame.
+const GZIP_FROM: usize = 128 * 1024;
+/// About how large a frame of a long list is.
+const FRAME: usize = 64 * 1024;
+
+pub(crate) async fn list(core: &Core, call: &Call) -> Answer {
+    let form = negotiate::form(call, Shape::List)?;
+    let selection = Selection::of(&call.kind, &call.info)?;
+    let options = ListOptions::of(&call.info)?;
+    let (objects, revision) = objects(core, call, &options).await?;
+    let after = options.token.as_ref().map(|token| token.start.as_str());
+    let page = Page::cut(&objects, revision, &selection, after, options.limit);
+    Ok(respond(call, form, page))
+}
+
+/// The objects a list is answered from, and their revision.
+async fn objects(core: &Core, call: &Call, options: &ListOptions) -> Answer<(Objects, u64)> {
+    let exact = |revision: u64| {
+        let found = core.store().objects_at(&call.kind, revision);
+        found.map(|objects| (objects, revision))
+    };
+    let newest = || {
+        let store = core.store();
+        (store.objects(&call.kind), store.revision())
+    };
+    let lagging = || match call.at_most {
+        // A replica that lags behind what was compacted has caught up in the meantime.
+        Some(revision) => exact(revision).unwrap_or_else(|_| newest()),
+        None => newest(),
+    };
+    if let Some(token) = &options.token {
+        let Ok(revision) = u64::try_from(token.rv) else { return Ok(newest()) };
+        return exact(revision).map_err(|error| match error {
+            NotHeld::Compacted { .. } => {
+                let mut status = Status::expired(
+                    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
+                );
+                status.continue_token = Some(token.inconsistent().encode());
+                status
+            }
+            NotHeld::Future { current } => Status::too_large_version(revision, current),
+        });
+    }
+    match options.version {
+        Version::Latest => Ok(newest()),
+        Version::Any => Ok(lagging()),
+        Version::AtLeast(revision) => {
+            read::wait_for(core, revision, call.at_most).await?;
+            Ok(lagging())
+        }
+        Version::Exact(revision) => {
+            read::wait_for(core, revision, None).await?;
+            exact(revision).map_err(|error| match error {
+                NotHeld::Compacted { .. } => {
+                    Status::expired("The resourceVersion for the provided list is too old.")
+                }
+                NotHeld::Future { current } => Status::too_large_version(revision, current),
+            })
+        }
+    }
+}
+
+/// What one answer holds.
+struct Page {
+    items: Vec<Arc<Stored>>,
+    revision: u64,
+    token: Option<Continue>,
+    remaining: Option<usize>,
+}
+
+impl Page {
+    fn cut(
+        objects: &Objects,
+        revision: u64,
+        selection: &Selection,
+        after: Option<&str>,
+        limit: Option<usize>,
+    ) -> Self {
+        let mut rest = select(objects, selection, after);
+        let Some(limit) = limit else {
+            return Self { items: rest.collect(), revision, token: None, remaining: None };
+        };
+        let items: Vec<_> = rest.by_ref().take(limit).collect();
+        let remaining = rest.count();
+        let token = items.last().filter(|_| remaining > 0).map(|last| Continue::new(revision, &last.key));
+        // With a selector the real server does not know how many are left.
+        let remaining = Some(remaining).filter(|&count| count > 0 && !selection.has_selectors());
+        Self { items, revision, token, remaining }
+    }
+}
+
+/// The objects that a selection is about, in key order.
+pub(crate) fn select<'a>(
+    objects: &'a Objects,
+    selection: &'a Selection,
+    after: Option<&str>,
+) -> impl Iterator<Item = Arc<Stored>> + 'a {
+    let (start, end) = selection.range(after);
+    // A token may point behind the scope's end; such a range is empty, and the map would panic on it.
+    let empty = match (&start, &end) {
+        (
+            std::ops::Bound::Excluded(start) | std::ops::Bound::Included(start),
+            std::ops::Bound::Excluded(end),
+        ) => start >= end,
+        _ => false,
+    };
+    let range = (!empty).then(|| {
+        let borrow =
+            |bound: &std::ops::Bound<String>| bound.as_ref().map(|key| Arc::<str>::from(key.as_str()));
+        objects.range((borrow(&start), borrow(&end)))
+    });
+    range.into_iter().flatten().map(|(_, stored)| stored).filter(|stored| selection.matches(stored)).cloned()
+}
+
+fn respond(call: &Call, form: Form, page: Page) -> Response<body::Body> {
+    let custom = call.kind.custom.is_some();
+    let mut metadata = json!({ "resourceVersion": page.revision.to_string() });
+    if let Some(token) = &page.token {
+        metadata["continue"] = json!(token.encode());
+    } else if custom {
+        metadata["continue"] = json!("");
+    }
+    if let Some(remaining) = page.remaining {
+        metadata["remainingItemCount"] = json!(remaining);
+    }
+    let (kind, api_version) = match form {
+        Form::Metadata => ("PartialObjectMetadataList", "meta.k8s.io/v1".to_owned()),
+        _ => (call.kind.list_kind.as_str(), call.kind.api_version(&call.info.version)),
+    };
+    let head = format!(
+        "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
+        json!(kind),
+        json!(api_version)
+    );
+    let mut encoder =
+        Encoder { head: Some(head), items: page.items.into_iter(), form, typed: custom, state: State::First };
+    let start = encoder.next(GZIP_FROM + 1).unwrap_or_default();
+    if encoder.state == State::Done && start.len() <= GZIP_FROM {
+        return read::json(StatusCode::OK, start);
+    }
+    let mut gzip =
+        negotiate::accepts_gzip(&call.headers).then(|| GzEncoder::new(Vec::new(), Compression::fast()));
+    let compressed = gzip.is_some();
+    let mut first = Some(start);
+    let frames = stream::iter(std::iter::from_fn(move || {
+        loop {
+            let Some(frame) = first.take().or_else(|| encoder.next(FRAME)) else {
+                let rest = gzip.take()?.finish().expect("compressing in memory");
+                return Some(Bytes::from(rest));
+            };
+            let Some(gzip) = &mut gzip else { return Some(Bytes::from(frame)) };
+            gzip.write_all(&frame).expect("compressing in memory");
+            let ready = std::mem::take(gzip.get_mut());
+            if !ready.is_empty() {
+                return Some(Bytes::from(ready));
+            }
+        }
+    }));
+    let mut response = Response::new(body::stream(frames));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if compressed {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    response
+}
+
+/// Writes a list piece by piece.
+struct Encoder {
+    head: Option<String>,
+    items: std::vec::IntoIter<Arc<Stored>>,
+    form: Form,
+    /// Whether items show their kind, as those of custom kinds do.
+    typed: bool,
+    state: State,
+}
+
+#[derive(PartialEq, Eq)]
+enum State {
+    First,
+    Later,
+    Done,
+}
+
+impl Encoder {
+    /// The next piece, of about this size; `None` after the last one.
+    fn next(&mut self, size: usize) -> Option<Vec<u8>> {
+        if self.state == State::Done {
+            return None;
+        }
+        let mut out = self.head.take().map(String::into_bytes).unwrap_or_default();
+        while out.len() < size {
+            let Some(item) = self.items.next() else {
+                out.extend_from_slice(b"]}\n");
+                self.state = State::Done;
+                break;
+            };
+            if self.state == State::Later {
+                out.push(b',');
+            }
+            self.state = State::Later;
+            item.write(&self.form, self.typed, &mut out);
+        }
+        Some(out)
+    }
+}

@@ -1,0 +1,379 @@
+//! Objects: as JSON while they are written, and as encoded bytes with what selectors need beside them once stored.
+//!
+//! A stored object is kept as the line that tells a watcher of it. The object is a slice of that line, its metadata and
+//! its resource version stand at known places, so that gets, lists, watches, metadata-only forms and the other
+//! versions of a custom kind are all cut from one encoding.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::fields;
+use crate::kinds::Kind;
+
+/// An object while it is written.
+pub(crate) type Object = Map<String, Value>;
+
+/// What a watch event says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EventType {
+    Added,
+    Modified,
+    Deleted,
+}
+
+impl EventType {
+    fn opening(self) -> &'static [u8] {
+        match self {
+            Self::Added => br#"{"type":"ADDED","object":"#,
+            Self::Modified => br#"{"type":"MODIFIED","object":"#,
+            Self::Deleted => br#"{"type":"DELETED","object":"#,
+        }
+    }
+}
+
+const CLOSING: &[u8] = b"}\n";
+
+/// An object as it is stored: immutable, encoded once.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// `namespace/name`, or `name`.
+    pub(crate) key: Arc<str>,
+    pub(crate) revision: u64,
+    pub(crate) uid: u128,
+    pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
+    /// The values of the kind's selectable fields, in the order of [`fields::known`].
+    pub(crate) fields: Box<[Box<str>]>,
+    /// The uids of the owners.
+    pub(crate) owners: Box<[u128]>,
+    pub(crate) deleting: bool,
+    event: EventType,
+    line: Bytes,
+    /// Offsets into the object: behind kind and apiVersion, of the version's digits, behind the metadata.
+    header: u32,
+    version: u32,
+    metadata_end: u32,
+}
+
+/// How a client wants objects to look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As they are stored.
+    Whole,
+    /// With another opening: another version of a custom kind (`{"kind":…,"apiVersion":…,`).
+    Reversioned(Bytes),
+    /// Only the metadata.
+    Metadata,
+}
+
+const METADATA_OPENING: &[u8] = br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","#;
+
+impl Stored {
+    /// Encodes an object. `object` must have a `metadata` map; its resource version is set to `revision`.
+    pub(crate) fn encode(
+        kind: &Kind,
+        event: EventType,
+        key: Arc<str>,
+        revision: u64,
+        object: &Object,
+    ) -> Self {
+        let mut line = Vec::with_capacity(1024);
+        line.extend_from_slice(event.opening());
+        let start = line.len();
+        line.extend_from_slice(&opening(&kind.kind, &kind.api_version(&kind.version)));
+        let header = line.len() - start;
+        let empty = Map::new();
+        let metadata = meta(object).unwrap_or(&empty);
+        line.extend_from_slice(b"\"metadata\":{");
+        let version = write_metadata(&mut line, metadata, revision) - start;
+        let metadata_end = line.len() - start;
+        for (name, value) in object {
+            if !matches!(name.as_str(), "kind" | "apiVersion" | "metadata") {
+                line.push(b',');
+                write_json(&mut line, name);
+                line.push(b':');
+                write_json(&mut line, value);
+            }
+        }
+        line.push(b'}');
+        line.extend_from_slice(CLOSING);
+        line.shrink_to_fit();
+        Self {
+            key,
+            revision,
+            uid: uid_of(metadata.get("uid")).unwrap_or(0),
+            labels: strings(metadata.get("labels")),
+            fields: fields::extract(kind, object),
+            owners: owners(metadata),
+            deleting: metadata.contains_key("deletionTimestamp"),
+            event,
+            line: line.into(),
+            header: header as u32,
+            version: version as u32,
+            metadata_end: metadata_end as u32,
+        }
+    }
+
+    /// The same object at another revision, told by another event.
+    pub(crate) fn at_revision(&self, event: EventType, revision: u64) -> Self {
+        let json = self.json_slice();
+        let version = self.version as usize;
+        let digits = decimal_len(self.revision);
+        let mut line = Vec::with_capacity(self.line.len() + 8);
+        line.extend_from_slice(event.opening());
+        line.extend_from_slice(&json[..version]);
+        write!(line, "{revision}").expect("writing to memory");
+        line.extend_from_slice(&json[version + digits..]);
+        line.extend_from_slice(CLOSING);
+        Self {
+            key: self.key.clone(),
+            revision,
+            uid: self.uid,
+            labels: self.labels.clone(),
+            fields: self.fields.clone(),
+            owners: self.owners.clone(),
+            deleting: self.deleting,
+            event,
+            line: line.into(),
+            header: self.header,
+            version: self.version,
+            metadata_end: (self.metadata_end as usize - digits + decimal_len(revision)) as u32,
+        }
+    }
+
+    /// The object's own bytes.
+    pub(crate) fn json(&self) -> Bytes {
+        self.line.slice(self.event.opening().len()..self.line.len() - CLOSING.len())
+    }
+
+    /// The object, parsed.
+    pub(crate) fn parse(&self) -> Object {
+        serde_json::from_slice(self.json_slice()).expect("what the server encoded is JSON")
+    }
+
+    /// The object in a form, without copying where it can be helped.
+    pub(crate) fn object(&self, form: &Form) -> Bytes {
+        if *form == Form::Whole {
+            return self.json();
+        }
+        let mut out = Vec::with_capacity(self.line.len() + 64);
+        self.write(form, true, &mut out);
+        out.into()
+    }
+
+    /// Appends the object; `typed` says whether kind and apiVersion are shown, as they are not in lists of built-in kinds.
+    pub(crate) fn write(&self, form: &Form, typed: bool, out: &mut Vec<u8>) {
+        let json = self.json_slice();
+        let (header, metadata_end) = (self.header as usize, self.metadata_end as usize);
+        match form {
+            Form::Metadata => {
+                out.extend_from_slice(METADATA_OPENING);
+                out.extend_from_slice(&json[header..metadata_end]);
+                out.push(b'}');
+            }
+            _ if !typed => {
+                out.push(b'{');
+                out.extend_from_slice(&json[header..]);
+            }
+            Form::Whole => out.extend_from_slice(json),
+            Form::Reversioned(opening) => {
+                out.extend_from_slice(opening);
+                out.extend_from_slice(&json[header..]);
+            }
+        }
+    }
+
+    /// The line that tells a watcher of this object; shared by all watchers if it is the event that stored it.
+    pub(crate) fn line(&self, event: EventType, form: &Form) -> Bytes {
+        if event == self.event && *form == Form::Whole {
+            return self.line.clone();
+        }
+        let mut out = Vec::with_capacity(self.line.len() + 64);
+        out.extend_from_slice(event.opening());
+        self.write(form, true, &mut out);
+        out.extend_from_slice(CLOSING);
+        out.into()
+    }
+
+    /// Whether another object has the same content, whatever its version.
+    pub(crate) fn same_content(&self, other: &Self) -> bool {
+        let cut = |stored: &Self| {
+            let version = stored.version as usize;
+            (version, version + decimal_len(stored.revision))
+        };
+        let ((a, a_end), (b, b_end)) = (cut(self), cut(other));
+        let (left, right) = (self.json_slice(), other.json_slice());
+        left[..a] == right[..b] && left[a_end..] == right[b_end..]
+    }
+
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        self.labels.iter().find(|(k, _)| &**k == key).map(|(_, value)| &**value)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.key.rsplit_once('/').map_or(&*self.key, |(_, name)| name)
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        self.key.rsplit_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
+    fn json_slice(&self) -> &[u8] {
+        &self.line[self.event.opening().len()..self.line.len() - CLOSING.len()]
+    }
+}
+
+/// `{"kind":"Pod","apiVersion":"v1",`
+pub(crate) fn opening(kind: &str, api_version: &str) -> Bytes {
+    format!("{{\"kind\":{},\"apiVersion\":{},", Value::from(kind), Value::from(api_version)).into()
+}
+
+/// The metadata of an object.
+pub(crate) fn meta(object: &Object) -> Option<&Object> {
+    object.get("metadata").and_then(|metadata| metadata.as_object())
+}
+
+/// The metadata of an object, made if there is none.
+pub(crate) fn meta_mut(object: &mut Object) -> &mut Object {
+    let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    if !metadata.is_object() {
+        *metadata = Value::Object(Map::new());
+    }
+    metadata.as_object_mut().expect("just made")
+}
+
+/// A text of a map, `""` if there is none.
+pub(crate) fn text<'a>(map: &'a Object, name: &str) -> &'a str {
+    map.get(name).and_then(|value| value.as_str()).unwrap_or("")
+}
+
+/// A text at a path, `""` if there is none.
+pub(crate) fn text_at<'a>(object: &'a Object, path: &[&str]) -> &'a str {
+    at(object, path).and_then(|value| value.as_str()).unwrap_or("")
+}
+
+/// The value at a path.
+pub(crate) fn at<'a>(object: &'a Object, path: &[&str]) -> Option<&'a Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(object.get(*first)?, |value, name| value.get(name))
+}
+
+/// The finalizers of an object's metadata.
+pub(crate) fn finalizers(metadata: &Object) -> Vec<&str> {
+    metadata
+        .get("finalizers")
+        .and_then(|list| list.as_array())
+        .map(|list| list.iter().filter_map(|value| value.as_str()).collect())
+        .unwrap_or_default()
+}
+
+/// A uid as a number: every uid this server gives is one.
+pub(crate) fn uid_of(value: Option<&Value>) -> Option<u128> {
+    let hex: String = value?.as_str()?.chars().filter(|&c| c != '-').collect();
+    u128::from_str_radix(&hex, 16).ok()
+}
+
+fn owners(metadata: &Object) -> Box<[u128]> {
+    let references = metadata.get("ownerReferences").and_then(|list| list.as_array());
+    // An owner whose uid is none of ours cannot exist; 0 is the uid of nothing.
+    references.into_iter().flatten().map(|owner| uid_of(owner.get("uid")).unwrap_or(0)).collect()
+}
+
+fn strings(value: Option<&Value>) -> Box<[(Box<str>, Box<str>)]> {
+    let map = value.and_then(|value| value.as_object());
+    map.into_iter().flatten().map(|(k, v)| (k.as_str().into(), v.as_str().unwrap_or("").into())).collect()
+}
+
+/// Writes the members of metadata in the order people know, and the closing brace; returns where the version's digits are.
+fn write_metadata(line: &mut Vec<u8>, metadata: &Object, revision: u64) -> usize {
+    const FIRST: [&str; 4] = ["name", "generateName", "namespace", "uid"];
+    const LAST: [&str; 1] = ["managedFields"];
+    let member = |line: &mut Vec<u8>, name: &str, value: &Value| {
+        write_json(line, name);
+        line.push(b':');
+        write_json(line, value);
+        line.push(b',');
+    };
+    for name in FIRST {
+        if let Some(value) = metadata.get(name) {
+            member(line, name, value);
+        }
+    }
+    line.extend_from_slice(b"\"resourceVersion\":\"");
+    let version = line.len();
+    write!(line, "{revision}").expect("writing to memory");
+    line.extend_from_slice(b"\",");
+    for (name, value) in metadata {
+        if !FIRST.contains(&name.as_str()) && !LAST.contains(&name.as_str()) && name != "resourceVersion" {
+            member(line, name, value);
+        }
+    }
+    for name in LAST {
+        if let Some(value) = metadata.get(name) {
+            member(line, name, value);
+        }
+    }
+    line.pop();
+    line.push(b'}');
+    version
+}
+
+fn write_json<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    serde_json::to_writer(out, value).expect("JSON values can be written to memory");
+}
+
+fn decimal_len(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds;
+    use serde_json::json;
+
+    fn pod(revision: u64) -> Stored {
+        let object = json!({
+            "metadata": { "name": "a", "namespace": "n", "labels": { "x": "y" }, "uid": "u" },
+            "spec": { "nodeName": "node" },
+        });
+        let Value::Object(object) = object else { unreachable!() };
+        Stored::encode(kinds::core("pods"), EventType::Added, "n/a".into(), revision, &object)
+    }
+
+    fn text(bytes: &[u8]) -> &str {
+        std::str::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn every_form_is_cut_from_one_encoding() {
+        let stored = pod(99);
+        let whole = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"99","labels":{"x":"y"}},"spec":{"nodeName":"node"}}"#;
+        assert_eq!(text(&stored.object(&Form::Whole)), whole);
+        assert_eq!(
+            text(&stored.line(EventType::Added, &Form::Whole)),
+            format!("{{\"type\":\"ADDED\",\"object\":{whole}}}\n")
+        );
+        let mut item = Vec::new();
+        stored.write(&Form::Whole, false, &mut item);
+        assert_eq!(text(&item), whole.replacen(r#""kind":"Pod","apiVersion":"v1","#, "", 1));
+        assert_eq!(
+            text(&stored.object(&Form::Metadata)),
+            r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"99","labels":{"x":"y"}}}"#
+        );
+        let form = Form::Reversioned(opening("Pod", "x/v2"));
+        assert!(text(&stored.object(&form)).starts_with(r#"{"kind":"Pod","apiVersion":"x/v2","metadata""#));
+    }
+
+    #[test]
+    fn another_revision_changes_the_version_alone() {
+        let old = pod(99);
+        let new = old.at_revision(EventType::Deleted, 100);
+        assert!(old.same_content(&new));
+        let line = new.line(EventType::Deleted, &Form::Whole);
+        assert!(text(&line).contains(r#""resourceVersion":"100""#), "{line:?}");
+        assert_eq!(text(&new.object(&Form::Metadata)), text(&pod(100).object(&Form::Metadata)));
+    }
+}

@@ -1,0 +1,92 @@
+//! The objects of one kind, their recent changes, and who watches them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rpds::RedBlackTreeMapSync;
+use tokio::sync::watch;
+
+use super::HistoryLimits;
+use super::history::{Change, History};
+use crate::object::Stored;
+
+/// Objects in key order; a clone is a frozen view.
+pub(crate) type Objects = RedBlackTreeMapSync<Arc<str>, Arc<Stored>>;
+
+/// One kind's part of the store.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) objects: Objects,
+    pub(crate) history: History,
+    /// Wakes watchers; the value is of no interest.
+    changed: watch::Sender<()>,
+    /// How far each watcher has read, so that compaction leaves alone what a live one still needs.
+    watchers: HashMap<u64, Arc<AtomicU64>>,
+    /// Odd while the kind is not served; watches of another generation end.
+    generation: u64,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self {
+            objects: Objects::default(),
+            history: History::default(),
+            changed: watch::Sender::new(()),
+            watchers: HashMap::new(),
+            generation: 0,
+        }
+    }
+}
+
+impl Table {
+    pub(crate) fn record(&mut self, change: Change, limits: HistoryLimits) {
+        let expired = change.at.checked_sub(limits.age).map_or(0, |then| self.history.revision_before(then));
+        self.history.push(Arc::new(change));
+        if expired > 0 {
+            self.forget(expired);
+        }
+        self.history.shorten(limits.changes);
+        self.wake();
+    }
+
+    /// Changes up to `revision` cannot be asked for any more; those that no watcher waits for are dropped.
+    pub(crate) fn forget(&mut self, revision: u64) {
+        let read = self.watchers.values().map(|cursor| cursor.load(Ordering::Relaxed)).min();
+        self.history.forget(revision, read.unwrap_or(u64::MAX));
+    }
+
+    pub(crate) fn clear(&mut self, revision: u64) {
+        self.objects = Objects::default();
+        self.history = History::beginning_at(revision);
+    }
+
+    /// The kind is served no longer.
+    pub(crate) fn close(&mut self) {
+        self.generation |= 1;
+        self.wake();
+    }
+
+    /// The kind is served, perhaps again.
+    pub(crate) fn open(&mut self) {
+        self.generation += self.generation & 1;
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub(crate) fn wake(&self) {
+        self.changed.send_replace(());
+    }
+
+    /// A watcher arrives: what it has read, and what wakes it.
+    pub(crate) fn subscribe(&mut self, watcher: u64, cursor: Arc<AtomicU64>) -> watch::Receiver<()> {
+        self.watchers.insert(watcher, cursor);
+        self.changed.subscribe()
+    }
+
+    pub(crate) fn unsubscribe(&mut self, watcher: u64) {
+        self.watchers.remove(&watcher);
+    }
+}

@@ -1,0 +1,197 @@
+//! What all writes have in common: reading the body, checking its shape, answering with what was stored.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use crate::body::Body;
+use crate::core::Call;
+use crate::kinds::Kind;
+use crate::negotiate;
+use crate::object::{EventType, Form, Object, Stored, meta, meta_mut, text};
+use crate::read;
+use crate::status::{Answer, Cause, Status};
+use crate::storage::Store;
+
+/// What became of a write.
+pub(crate) enum Written {
+    Stored(Arc<Stored>),
+    /// Nothing was stored: this is what would have been.
+    DryRun(Stored),
+}
+
+impl Written {
+    pub(crate) fn respond(&self, status: StatusCode, form: &Form) -> Response<Body> {
+        let json = match self {
+            Self::Stored(stored) => stored.object(form),
+            Self::DryRun(stored) => without_version(stored, form),
+        };
+        read::json(status, json)
+    }
+}
+
+/// Stores an object, or only says what it would look like.
+pub(crate) fn put(store: &mut Store, kind: &Kind, key: &Arc<str>, object: &Object, dry_run: bool) -> Written {
+    if !dry_run {
+        return Written::Stored(store.put(kind, key, object));
+    }
+    // An object that would be new has no version; one that would change still has its old one.
+    let (event, revision) = match store.get(kind, key) {
+        Some(old) => (EventType::Modified, old.revision),
+        None => (EventType::Added, 0),
+    };
+    Written::DryRun(Stored::encode(kind, event, key.clone(), revision, object))
+}
+
+/// The object of a request's body, of the kind of its path.
+pub(crate) fn body_object(call: &Call) -> Answer<Object> {
+    negotiate::check_json_body(&call.headers)?;
+    let object: Value = serde_json::from_slice(&call.body).map_err(|error| unreadable(&call.kind, &error))?;
+    let Value::Object(object) = object else {
+        return Err(Status::bad_request("the body of the request is not a JSON object"));
+    };
+    check_type(call, &object)?;
+    Ok(object)
+}
+
+/// Checks what later code relies on, and takes out what only the server may say.
+pub(crate) fn check_shape(call: &Call, object: &mut Object) -> Answer<()> {
+    check_type(call, object)?;
+    object.remove("kind");
+    object.remove("apiVersion");
+    if object.get("metadata").is_some_and(|metadata| !metadata.is_object() && !metadata.is_null()) {
+        return Err(wrong(&call.kind, "metadata", "an object"));
+    }
+    let metadata = meta_mut(object);
+    // `null` is how many clients write "nothing".
+    metadata.retain(|_, value| !value.is_null());
+    metadata.remove("selfLink");
+    for name in ["name", "generateName", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if metadata.get(name).is_some_and(|value| !value.is_string()) {
+            return Err(wrong(&call.kind, &format!("metadata.{name}"), "a string"));
+        }
+    }
+    for name in ["labels", "annotations"] {
+        let strings =
+            |value: &Value| value.as_object().is_some_and(|map| map.values().all(|v| v.is_string()));
+        if metadata.get(name).is_some_and(|value| !strings(value)) {
+            return Err(wrong(&call.kind, &format!("metadata.{name}"), "a map of strings"));
+        }
+    }
+    let list = |value: &Value, fits: fn(&Value) -> bool| value.as_array().is_some_and(|l| l.iter().all(fits));
+    if metadata.get("finalizers").is_some_and(|value| !list(value, |v| v.is_string())) {
+        return Err(wrong(&call.kind, "metadata.finalizers", "a list of strings"));
+    }
+    if metadata.get("ownerReferences").is_some_and(|value| !list(value, |v| v.is_object())) {
+        return Err(wrong(&call.kind, "metadata.ownerReferences", "a list of objects"));
+    }
+    // Empty is absent, as in the Go types.
+    for name in ["labels", "annotations", "finalizers", "ownerReferences", "managedFields"] {
+        let empty = |value: &Value| {
+            value.as_object().is_some_and(|map| map.is_empty())
+                || value.as_array().is_some_and(|l| l.is_empty())
+        };
+        if metadata.get(name).is_some_and(empty) {
+            metadata.remove(name);
+        }
+    }
+    check_owners(&call.kind, object)
+}
+
+/// The namespace of the body must be that of the path.
+pub(crate) fn check_namespace(call: &Call, object: &mut Object) -> Answer<()> {
+    let metadata = meta_mut(object);
+    let Some(namespace) = call.info.namespace.as_deref().filter(|_| call.kind.namespaced) else {
+        metadata.remove("namespace");
+        return Ok(());
+    };
+    let found = text(metadata, "namespace");
+    if !found.is_empty() && found != namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    metadata.insert("namespace".to_owned(), namespace.into());
+    Ok(())
+}
+
+/// Whether nothing is to be stored; the only value there is is `All`.
+pub(crate) fn dry_run(call: &Call) -> Answer<bool> {
+    match call.info.param("dryRun") {
+        None | Some("") => Ok(false),
+        Some("All") => Ok(true),
+        Some(other) => Err(Status::invalid(
+            "meta.k8s.io",
+            "CreateOptions",
+            "",
+            &[Cause {
+                reason: "FieldValueNotSupported",
+                message: format!("Unsupported value: {other:?}: supported values: \"All\""),
+                field: "dryRun".to_owned(),
+            }],
+        )),
+    }
+}
+
+fn check_type(call: &Call, object: &Object) -> Answer<()> {
+    let kind = &call.kind;
+    let api_version = kind.api_version(&call.info.version);
+    let (found_kind, found_version) = (text(object, "kind"), text(object, "apiVersion"));
+    if !found_version.is_empty() && found_version != api_version {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({found_version}) does not match the expected API version ({api_version})"
+        )));
+    }
+    if !found_kind.is_empty() && found_kind != kind.kind {
+        return Err(Status::bad_request(format!(
+            "{found_kind} in version {:?} cannot be handled as a {}: the kind of the object does not match",
+            call.info.version, kind.kind
+        )));
+    }
+    Ok(())
+}
+
+fn check_owners(kind: &Kind, object: &Object) -> Answer<()> {
+    let metadata = meta(object);
+    let owners = metadata.and_then(|m| m.get("ownerReferences")).and_then(|list| list.as_array());
+    let mut causes = Vec::new();
+    for owner in owners.into_iter().flatten() {
+        for name in ["apiVersion", "kind", "name", "uid"] {
+            if owner.get(name).and_then(|value| value.as_str()).is_none_or(str::is_empty) {
+                causes
+                    .push(Cause::required(&format!("metadata.ownerReferences.{name}"), "must not be empty"));
+            }
+        }
+    }
+    if causes.is_empty() {
+        return Ok(());
+    }
+    let name = metadata.map_or("", |metadata| text(metadata, "name"));
+    Err(Status::invalid(&kind.group, &kind.kind, name, &causes))
+}
+
+fn unreadable(kind: &Kind, error: &serde_json::Error) -> Status {
+    let (version, kind) = (&kind.version, &kind.kind);
+    Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {kind}: the body is not JSON: {error}"
+    ))
+}
+
+fn wrong(kind: &Kind, field: &str, expected: &str) -> Status {
+    let (version, kind) = (&kind.version, &kind.kind);
+    Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {kind}: {field} must be {expected}"
+    ))
+}
+
+fn without_version(stored: &Stored, form: &Form) -> Bytes {
+    let json = stored.object(form);
+    if stored.revision > 0 {
+        return json;
+    }
+    let mut object: Object = serde_json::from_slice(&json).expect("what the server encoded is JSON");
+    meta_mut(&mut object).remove("resourceVersion");
+    serde_json::to_vec(&object).expect("JSON values can be written to memory").into()
+}
