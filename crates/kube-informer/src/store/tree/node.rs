@@ -1,6 +1,7 @@
 //! The nodes of a [`Tree`](super::Tree): how they are searched, split when they overflow and joined when they run low.
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// A node splits when it would hold more than this.
@@ -88,16 +89,32 @@ where
     K: Borrow<Q>,
     Q: Ord + ?Sized,
 {
-    children[1..].partition_point(|(bound, _)| bound.borrow() <= key)
+    match find(&children[1..], key) {
+        Ok(at) => at + 1,
+        Err(at) => at,
+    }
 }
 
-/// The position of a key in a leaf, or the one where it belongs.
+/// The position of a key in a node, or the one where it belongs.
+///
+/// The search of the standard library picks each half without a branch, and so waits for every key in turn. Keys are
+/// texts elsewhere in memory: a branch, guessed right half of the time, has the next one loaded while this one is
+/// compared.
 pub(super) fn find<K, V, Q>(entries: &[(K, V)], key: &Q) -> Result<usize, usize>
 where
     K: Borrow<Q>,
     Q: Ord + ?Sized,
 {
-    entries.binary_search_by(|(own, _)| own.borrow().cmp(key))
+    let (mut from, mut to) = (0, entries.len());
+    while from < to {
+        let middle = usize::midpoint(from, to);
+        match entries[middle].0.borrow().cmp(key) {
+            Ordering::Less => from = middle + 1,
+            Ordering::Equal => return Ok(middle),
+            Ordering::Greater => to = middle,
+        }
+    }
+    Err(from)
 }
 
 /// Inserts an entry below a node.
