@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::clock::Clock;
 use crate::core::{Config, Core};
 use crate::defaults;
+use crate::faults::Faults;
 use crate::kinds;
 use crate::object::Object;
 use crate::server::ApiServer;
@@ -20,6 +21,7 @@ pub struct Builder {
     config: Config,
     epoch: Option<Timestamp>,
     seed: u64,
+    faults: Option<Faults>,
 }
 
 impl Default for Builder {
@@ -34,7 +36,7 @@ impl Default for Builder {
             bookmark_every: Duration::from_mins(1),
             allow_remote: false,
         };
-        Self { config, epoch: None, seed: 0 }
+        Self { config, epoch: None, seed: 0, faults: None }
     }
 }
 
@@ -95,6 +97,13 @@ impl Builder {
         self
     }
 
+    /// What goes wrong on purpose, for every client in the process and every connection over a socket. Keep a clone to
+    /// inject more and to count. The bare service has no faults: that is [`Faulty`](crate::faults::Faulty). Default: nothing.
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = Some(faults);
+        self
+    }
+
     /// The server, with the namespaces that every cluster has.
     pub fn build(self) -> ApiServer {
         let clock = Clock::new(self.epoch.unwrap_or_else(Timestamp::now));
@@ -102,7 +111,10 @@ impl Builder {
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             add_namespace(&core, name);
         }
-        ApiServer { core: Arc::new(core) }
+        if let Some(faults) = &self.faults {
+            faults.start();
+        }
+        ApiServer { core: Arc::new(core), faults: self.faults }
     }
 }
 

@@ -37,6 +37,7 @@ mod create;
 mod defaults;
 mod delete;
 mod discovery;
+pub mod faults;
 mod fields;
 mod kinds;
 mod list;

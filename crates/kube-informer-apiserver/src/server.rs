@@ -1,4 +1,5 @@
-//! The server as a tower service: limits, then faults, then the request's own answer, counted on its way out.
+//! The server as a tower service: limits, then the request's own answer, counted on its way out. Faults, if there are
+//! any, are a layer around it, on every connection.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -15,6 +16,7 @@ use crate::body::{Body, BoxError};
 use crate::builder::Builder;
 use crate::core::Core;
 use crate::counters::Stats;
+use crate::faults::{Faults, Faulty};
 use crate::request::{RequestInfo, Verb};
 use crate::route;
 use crate::status::{Answer, Status};
@@ -26,6 +28,8 @@ use crate::status::{Answer, Status};
 #[derive(Debug, Clone)]
 pub struct ApiServer {
     pub(crate) core: Arc<Core>,
+    /// What befalls every connection, if anything does.
+    pub(crate) faults: Option<Faults>,
 }
 
 /// In a request's extensions: answer reads that need not be fresh as of this revision, as a replica that lags would.
@@ -50,7 +54,12 @@ impl ApiServer {
     ///
     /// Must be called within a tokio runtime, as every [`kube_client::Client`] must be made.
     pub fn client(&self) -> kube_client::Client {
-        kube_client::Client::new(self.clone(), "default")
+        match &self.faults {
+            None => kube_client::Client::new(self.clone(), "default"),
+            Some(faults) => {
+                kube_client::Client::new(Faulty::connect(self.clone(), faults.clone()), "default")
+            }
+        }
     }
 
     /// What the server has done so far.
