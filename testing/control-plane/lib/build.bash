@@ -8,18 +8,17 @@ build() {
   build_helper
   mkdir -p "$bin"
   lock "build-$version"
+  local module=$here/kubernetes
+  [[ v$version == "$(pinned k8s.io/kubernetes "$module/go.mod")" ]] || module=$bin/module
+  [[ -f $module/go.sum ]] || write_module "$module"
   if ! is_version "$bin/etcd" "etcd Version: ${etcd_version#v}" --version; then
     build_one "$here/etcd" go.etcd.io/etcd/server/v3 etcd -s -w
   fi
-  local module=$here/kubernetes
-  [[ v$version == "$(pinned k8s.io/kubernetes "$module/go.mod")" ]] || module=$bin/module
   local flags=(-s -w -X "$component.gitVersion=v$version" -X "$component.gitMajor=1" -X "$component.gitMinor=$minor")
   if ! is_version "$bin/kube-apiserver" "Kubernetes v$version" --version; then
-    [[ $module != "$bin/module" ]] || write_module "$module"
     build_one "$module" k8s.io/kubernetes/cmd/kube-apiserver kube-apiserver "${flags[@]}"
   fi
   if ! is_version "$bin/kubectl" "Client Version: v$version" version --client; then
-    [[ $module != "$bin/module" ]] || write_module "$module"
     build_one "$module" k8s.io/kubernetes/cmd/kubectl kubectl "${flags[@]}"
   fi
   unlock
@@ -54,13 +53,15 @@ build_helper() {
 # directories of its own repository; outside of it they are the published modules of the same release.
 write_module() {
   local module=$1 upstream staging module_name edits
-  rm -rf "$module" && mkdir -p "$module"
+  need_go
+  rm -rf "$module"
+  mkdir -p "$module"
   say "writing a module for Kubernetes $version"
   (
     cd "$module"
     export GOWORK=off
-    upstream=$(go mod download -json "k8s.io/kubernetes@v$version" | sed -n 's/^\t"GoMod": "\(.*\)",$/\1/p')
-    [[ -n $upstream ]] || die "Go's module registry has no Kubernetes $version"
+    upstream=$(go mod download -json "k8s.io/kubernetes@v$version" | sed -n 's/^\t"GoMod": "\(.*\)",$/\1/p') ||
+      die "the Go module k8s.io/kubernetes v$version cannot be had; see: go list -m -versions k8s.io/kubernetes"
     edits=(-require "k8s.io/kubernetes@v$version"
       -tool k8s.io/kubernetes/cmd/kube-apiserver -tool k8s.io/kubernetes/cmd/kubectl)
     mapfile -t staging < <(sed -n 's,^[[:space:]]*\(k8s.io/[a-z0-9-]*\) => \./staging/.*,\1,p' "$upstream")
