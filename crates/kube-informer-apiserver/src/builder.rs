@@ -97,8 +97,8 @@ impl Builder {
         self
     }
 
-    /// What goes wrong on purpose, for every client in the process and every connection over a socket. Keep a clone to
-    /// inject more and to count. The bare service has no faults: that is [`Faulty`](crate::faults::Faulty). Default: nothing.
+    /// What goes wrong on purpose, on every [connection](ApiServer::connect): those of clients in the process and those
+    /// over a socket. Keep a clone to inject more and to count. Default: nothing.
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = Some(faults);
         self

@@ -34,13 +34,13 @@ mod answer;
 mod backups;
 mod book;
 mod call;
+mod connection;
 pub mod fault;
 mod mangle;
 mod pieces;
 mod raw;
 pub mod rule;
 pub mod script;
-mod service;
 mod stream;
 
 use std::future::Future;
@@ -55,10 +55,10 @@ use backups::Backups;
 use book::Book;
 
 pub use book::Injected;
+pub use connection::Connection;
 pub use fault::Fault;
 pub use rule::Rule;
 pub use script::{Script, ScriptError};
-pub use service::Faulty;
 
 /// A seed and rules, and what came of them, for one server. Clones share everything: keep one to inject and to count.
 #[derive(Clone, Debug)]

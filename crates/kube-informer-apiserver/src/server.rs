@@ -16,7 +16,7 @@ use crate::body::{Body, BoxError};
 use crate::builder::Builder;
 use crate::core::Core;
 use crate::counters::Stats;
-use crate::faults::{Faults, Faulty};
+use crate::faults::{Connection, Faults};
 use crate::request::{RequestInfo, Verb};
 use crate::route;
 use crate::status::{Answer, Status};
@@ -24,7 +24,8 @@ use crate::status::{Answer, Status};
 /// A Kubernetes API server in this process.
 ///
 /// A clone is another handle to the same server. It is a [`tower::Service`], so anything that speaks HTTP can be put in
-/// front of it; [`client`](Self::client) needs no socket, [`serve`](Self::serve) opens one.
+/// front of it; [`client`](Self::client) needs no socket, [`serve`](Self::serve) opens one. Faults are not in the bare
+/// service: they befall the connections that [`connect`](Self::connect) opens, for clients and sockets too.
 #[derive(Debug, Clone)]
 pub struct ApiServer {
     pub(crate) core: Arc<Core>,
@@ -54,12 +55,12 @@ impl ApiServer {
     ///
     /// Must be called within a tokio runtime, as every [`kube_client::Client`] must be made.
     pub fn client(&self) -> kube_client::Client {
-        match &self.faults {
-            None => kube_client::Client::new(self.clone(), "default"),
-            Some(faults) => {
-                kube_client::Client::new(Faulty::connect(self.clone(), faults.clone()), "default")
-            }
-        }
+        kube_client::Client::new(self.connect(), "default")
+    }
+
+    /// A new connection, with the faults that the server was built with: what is under a client and behind a socket.
+    pub fn connect(&self) -> Connection {
+        Connection::open(self.clone())
     }
 
     /// What the server has done so far.

@@ -138,7 +138,7 @@ impl Rule {
 
     /// Only this share of what it could befall, from 0 to 1.
     pub fn probability(mut self, share: f64) -> Self {
-        self.probability = share;
+        self.probability = share.clamp(0.0, 1.0);
         self
     }
 

@@ -37,6 +37,14 @@ async fn cut_inside_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn cut_inside_a_single_object() {
+    let cluster = Cluster::with("get: cut-frame").await;
+    let (answer, end) = cluster.read(&format!("{PODS}/a")).await;
+    assert_eq!((answer.status, end), (200, End::Broken(ErrorKind::ConnectionReset)));
+    assert!(answer.text().starts_with("{\"kind\":\"Pod\"") && !answer.text().ends_with('}'));
+}
+
+#[tokio::test(start_paused = true)]
 async fn end_between_frames() {
     let cluster = Cluster::with("watch: end-stream after 1 events").await;
     let (answer, end) = cluster.read(WATCH).await;

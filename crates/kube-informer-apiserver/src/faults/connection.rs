@@ -20,30 +20,29 @@ use super::rule::Rule;
 use super::stream::{Coding, FaultyAnswer, reset};
 use crate::{ApiServer, Body, BoxError, ServeAtMost, Verb};
 
-/// A connection to a server that faults befall. Its clones are the same connection.
+/// A connection to a server, with all that befalls it: a [`tower::Service`], as [`ApiServer::connect`] gives it.
 ///
 /// It fails with an [`io::Error`] where a client on a socket would see the connection refused or reset; a socket server
-/// closes the connection on it.
+/// closes the connection on it. Clones are the same connection.
 #[derive(Clone, Debug)]
-pub struct Faulty {
+pub struct Connection {
     server: ApiServer,
-    faults: Faults,
-    connection: u64,
+    /// The number of the connection, from 1.
+    number: u64,
 }
 
-impl Faulty {
-    /// A new connection to the server.
-    pub fn connect(server: ApiServer, faults: Faults) -> Self {
-        faults.start();
-        let mut book = faults.book();
-        book.connections += 1;
-        let connection = book.connections;
-        drop(book);
-        Self { server, faults, connection }
+impl Connection {
+    pub(crate) fn open(server: ApiServer) -> Self {
+        let number = server.faults.as_ref().map_or(1, |faults| {
+            let mut book = faults.book();
+            book.connections += 1;
+            book.connections
+        });
+        Self { server, number }
     }
 }
 
-impl<B> Service<Request<B>> for Faulty
+impl<B> Service<Request<B>> for Connection
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -57,12 +56,16 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = self.server.clone();
+        let Some(faults) = server.faults.clone() else {
+            return Box::pin(async move { Ok(server.handle(request).await) });
+        };
         // Numbered here and not when the future is first polled: requests count in the order in which they are made.
-        let mut book = self.faults.book();
+        let mut book = faults.book();
         book.requests += 1;
-        let call = Call::new(book.requests, self.connection, &request);
+        let call = Call::new(book.requests, self.number, &request);
         drop(book);
-        Box::pin(respond(self.server.clone(), self.faults.clone(), call, request))
+        Box::pin(respond(server, faults, call, request))
     }
 }
 
