@@ -14,7 +14,7 @@ pub(super) const MIN_LEN: usize = MAX_LEN / 4;
 const JOINED_LEN: usize = MAX_LEN / 4 * 3;
 
 /// Spare room is added in this many entries at most. Doubling would waste a third of a randomly filled tree.
-const SPARE_LEN: usize = 8;
+const SPARE_LEN: usize = 4;
 
 #[derive(Clone)]
 pub(super) enum Node<K, V> {
