@@ -22,7 +22,8 @@ pub(super) enum Node<K, V> {
     Leaf(Vec<(K, V)>),
     /// Children in key order, each with a lower bound of its keys that is above all keys of the child before.
     ///
-    /// The bound of the first child is never looked at (the parent knows a valid one), and may be too high.
+    /// A node's first bound is the one its parent has for it. Only down the left edge of the tree, where smaller
+    /// keys may come in later, first bounds can be too high; but no look-up reads a first bound.
     Inner(Vec<Child<K, V>>),
 }
 
@@ -66,15 +67,14 @@ impl<K: Clone, V> Node<K, V> {
         (right.first_key().clone(), Arc::new(right))
     }
 
-    /// Takes in the neighbour on the right, of which the parent knew a lower bound.
-    fn join(&mut self, bound: K, right: Self) {
+    /// Takes in the neighbour on the right, whose first bound is right because it is not on the left edge.
+    fn join(&mut self, right: Self) {
         match (self, right) {
             (Self::Leaf(entries), Self::Leaf(more)) => {
                 entries.reserve_exact(more.len());
                 entries.extend(more);
             }
-            (Self::Inner(children), Self::Inner(mut more)) => {
-                more[0].0 = bound;
+            (Self::Inner(children), Self::Inner(more)) => {
                 children.reserve_exact(more.len());
                 children.extend(more);
             }
@@ -170,9 +170,9 @@ where
 /// Joins a child that runs low with a neighbour, or shares out evenly what the two have.
 fn refill<K: Clone, V: Clone>(children: &mut Vec<Child<K, V>>, at: usize) {
     let left_at = at.saturating_sub(1);
-    let (bound, right) = remove_at(children, left_at + 1);
+    let (_, right) = remove_at(children, left_at + 1);
     let left = Arc::make_mut(&mut children[left_at].1);
-    left.join(bound, Arc::unwrap_or_clone(right));
+    left.join(Arc::unwrap_or_clone(right));
     if left.len() > JOINED_LEN {
         let right = left.split();
         insert_at(children, left_at + 1, right);

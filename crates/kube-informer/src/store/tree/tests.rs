@@ -237,6 +237,10 @@ fn check_node(node: &Node<u32, u32>, from: Option<u32>, to: Option<u32>, root: b
         }
         Node::Inner(children) => {
             assert!(children.len() > 1);
+            assert!(
+                from.is_none_or(|from| children[0].0 == from),
+                "a first bound that the parent does not have"
+            );
             let depths: Vec<usize> = (0..children.len())
                 .map(|at| {
                     let from = if at == 0 { from } else { Some(children[at].0) };
