@@ -18,5 +18,6 @@ pub fn full(bytes: impl Into<Bytes>) -> Body {
 
 /// A body whose frames are made while it is read. Dropping the body drops the stream.
 pub fn stream(frames: impl Stream<Item = Bytes> + Send + 'static) -> Body {
-    StreamBody::new(frames.map(|bytes| Ok(Frame::data(bytes)))).boxed_unsync()
+    // Fused: who asks an ended body for more gets nothing, not a panic.
+    StreamBody::new(frames.map(|bytes| Ok(Frame::data(bytes))).fuse()).boxed_unsync()
 }

@@ -1,9 +1,15 @@
 //! Counters: how many requests of which kind, how many bytes, how many open watches.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+
+use crate::body::{Body, BoxError};
 use crate::request::{RequestInfo, Verb};
 
 /// What a server has done so far.
@@ -65,6 +71,42 @@ impl Stats {
     }
 }
 
+/// A body whose bytes are counted as they are sent.
+pub(crate) struct Counted {
+    body: Body,
+    counters: Arc<Resource>,
+}
+
+impl Counted {
+    pub(crate) fn new(body: Body, counters: Arc<Resource>) -> Self {
+        Self { body, counters }
+    }
+}
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            self.counters.sent(frame.data_ref().map_or(0, Bytes::len));
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// The counters behind [`Stats`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -115,7 +157,7 @@ impl Counters {
 }
 
 impl Resource {
-    pub(crate) fn sent(&self, bytes: usize) {
+    fn sent(&self, bytes: usize) {
         self.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 

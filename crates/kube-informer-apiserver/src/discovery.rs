@@ -7,6 +7,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::aggregated;
 use crate::body::{self, Body};
 use crate::core::Core;
 use crate::kinds::{self, KUBERNETES, Kind};
@@ -22,6 +23,9 @@ pub(crate) fn answer(core: &Core, info: &RequestInfo, parts: &Parts) -> Answer {
     let known = match segments.as_slice() {
         ["healthz" | "livez" | "readyz", ..] => Some(text("ok")),
         ["version"] => Some(json_answer(&version())),
+        ["api" | "apis"] if aggregated::is_asked_for(&parts.headers) => {
+            Some(aggregated::answer(&kinds(core), segments[0] == "api", &parts.headers))
+        }
         ["api"] => Some(json_answer(&core_versions())),
         ["apis"] => Some(json_answer(&group_list(core))),
         ["api", version] => resource_list(core, "", version).as_ref().map(json_answer),

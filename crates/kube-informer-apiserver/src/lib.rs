@@ -25,6 +25,7 @@
 //! Read in this order: [`request`] (what is asked), `server` and `route` (who answers), `storage` (what is kept), `object` (how),
 //! then one file for each verb.
 
+mod aggregated;
 mod background;
 mod backup;
 pub mod body;
@@ -40,6 +41,7 @@ mod discovery;
 pub mod faults;
 mod fields;
 mod kinds;
+mod kubeconfig;
 mod list;
 mod negotiate;
 mod object;
@@ -51,6 +53,7 @@ pub mod request;
 mod reviews;
 mod route;
 mod selection;
+mod serve;
 mod server;
 mod status;
 mod storage;
@@ -63,4 +66,5 @@ pub use body::{Body, BoxError};
 pub use builder::Builder;
 pub use counters::{ResourceStats, Stats};
 pub use request::{RequestInfo, Verb};
+pub use serve::{ServeError, Serving};
 pub use server::{ApiServer, ServeAtMost};

@@ -15,7 +15,7 @@ use crate::backup::Backup;
 use crate::body::{Body, BoxError};
 use crate::builder::Builder;
 use crate::core::Core;
-use crate::counters::Stats;
+use crate::counters::{Counted, Stats};
 use crate::faults::{Connection, Faults};
 use crate::request::{RequestInfo, Verb};
 use crate::route;
@@ -147,13 +147,7 @@ where
     let info = RequestInfo::parse(request.method(), request.uri());
     let counters = core.counters.request(&route::resource_id(core, &info), &info);
     let response = limited(core, info, request).await.unwrap_or_else(|status| status.into_response());
-    response.map(|body| {
-        let counted = body.map_frame(move |frame| {
-            counters.sent(frame.data_ref().map_or(0, Bytes::len));
-            frame
-        });
-        counted.boxed_unsync()
-    })
+    response.map(|body| Counted::new(body, counters).boxed_unsync())
 }
 
 /// Reads the body and answers, within the limits on size and number.

@@ -22,7 +22,7 @@ async fn typed_objects_are_created_read_listed_watched_changed_and_deleted() {
     assert_eq!(created.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Pending"));
     assert_eq!(pods.get("a").await.unwrap(), created);
     let list = pods.list(&ListParams::default()).await.unwrap();
-    assert_eq!(list.items, [created.clone()]);
+    assert_eq!(list.items, std::slice::from_ref(&created));
 
     let version = list.metadata.resource_version.unwrap();
     let mut events = pods.watch(&WatchParams::default(), &version).await.unwrap().boxed();

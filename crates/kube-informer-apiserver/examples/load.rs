@@ -1,0 +1,146 @@
+//! How much the server takes, in one process without a socket:
+//! `cargo run --release -p kube-informer-apiserver --example load`, with `-- --quick` for a run of seconds.
+//!
+//! For each number of pods: creations a second, a list in MB/s, memory for each pod; then watch events a second for 1, 10
+//! and 100 watchers. Nothing should grow faster than the number of pods.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use kube_informer_apiserver::{ApiServer, Body};
+use serde_json::{Value, json};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let (sizes, changes): (&[usize], usize) =
+        if quick { (&[1_000, 3_000], 200) } else { (&[10_000, 30_000, 100_000], 2_000) };
+    println!(
+        "{:>8} {:>10} {:>10} {:>10} {:>12} {:>12} {:>12} {:>10}",
+        "pods", "creates/s", "list MB/s", "KB/pod", "events/s ×1", "events/s ×10", "events/s ×100", "JSON KB"
+    );
+    for &pods in sizes {
+        measure(pods, changes).await;
+    }
+}
+
+async fn measure(pods: usize, changes: usize) {
+    let memory = resident();
+    let server = ApiServer::new();
+    let mut sent = 0;
+    let creating = clock();
+    for number in 0..pods {
+        let body = pod(number).to_string();
+        sent += body.len();
+        let answer = send(&server, "POST", PODS, "application/json", body).await;
+        assert!(answer.status().is_success(), "creating failed: {}", answer.status());
+    }
+    let creates = pods as f64 / creating().as_secs_f64();
+    let per_pod = resident().saturating_sub(memory) as f64 / pods as f64;
+
+    let listing = clock();
+    let bytes = drain(send(&server, "GET", PODS, "", String::new()).await.into_body()).await;
+    let list = bytes as f64 / 1e6 / listing().as_secs_f64();
+
+    let mut rates = Vec::new();
+    for watchers in [1, 10, 100] {
+        rates.push(watch(&server, pods, watchers, changes / watchers.min(20)).await);
+    }
+    println!(
+        "{pods:>8} {creates:>10.0} {list:>10.0} {:>10.1} {:>12.0} {:>12.0} {:>12.0} {:>10.1}",
+        per_pod / 1e3,
+        rates[0],
+        rates[1],
+        rates[2],
+        sent as f64 / pods as f64 / 1e3,
+    );
+}
+
+/// Events that all watchers together receive in a second while pods change.
+async fn watch(server: &ApiServer, pods: usize, watchers: usize, changes: usize) -> f64 {
+    let mut bodies = Vec::new();
+    for _ in 0..watchers {
+        let path = format!("{PODS}?watch=true&resourceVersion={}", server.revision());
+        bodies.push(send(server, "GET", &path, "", String::new()).await.into_body());
+    }
+    let start = clock();
+    for change in 0..changes {
+        let path = format!("{PODS}/{}/status", name(change % pods));
+        let patch = json!({ "status": { "message": format!("{watchers}-{change}") } });
+        send(server, "PATCH", &path, "application/merge-patch+json", patch.to_string()).await;
+        for body in &mut bodies {
+            body.frame().await.expect("an open watch").expect("a frame");
+        }
+    }
+    (changes * watchers) as f64 / start().as_secs_f64()
+}
+
+async fn send(
+    server: &ApiServer,
+    method: &str,
+    path: &str,
+    kind: &str,
+    body: String,
+) -> http::Response<Body> {
+    let request = Request::builder().method(method).uri(path).header("content-type", kind);
+    server.handle(request.body(Full::new(Bytes::from(body))).expect("a request")).await
+}
+
+async fn drain(mut body: Body) -> usize {
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        bytes += frame.expect("a frame").data_ref().map_or(0, Bytes::len);
+    }
+    bytes
+}
+
+fn name(number: usize) -> String {
+    format!("web-{number:07}")
+}
+
+/// A pod of about 10 KB, with what makes real ones large: containers, volumes, environment, managed fields.
+fn pod(number: usize) -> Value {
+    let containers: Vec<_> = (0..3)
+        .map(|i| {
+            let environment: Vec<_> = (0..20)
+                .map(|variable| json!({ "name": format!("VARIABLE_{variable}"), "value": format!("value {number} {i}") }))
+                .collect();
+            json!({
+                "name": format!("container-{i}"), "image": format!("registry.example/web@{number:064x}"), "env": environment,
+                "resources": { "limits": { "cpu": "1", "memory": "1Gi" }, "requests": { "cpu": "100m", "memory": "128Mi" } },
+                "volumeMounts": [{ "name": "data", "mountPath": "/data" }, { "name": "config", "mountPath": "/config" }],
+                "livenessProbe": { "httpGet": { "path": "/healthz", "port": 8080 }, "periodSeconds": 10 },
+            })
+        })
+        .collect();
+    let managed: Vec<_> =
+        (0..20).map(|i| (format!("f:field-{i}-{number}"), json!({ "f:value": {}, "f:other": {} }))).collect();
+    json!({
+        "metadata": {
+            "name": name(number),
+            "labels": { "app": format!("web-{}", number % 100), "pod-template-hash": format!("{number:x}") },
+            "annotations": { "checksum/config": format!("{number:064x}").repeat(30) },
+            "managedFields": [{ "manager": "load", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                "fieldsV1": managed.into_iter().collect::<serde_json::Map<_, _>>() }],
+        },
+        "spec": { "nodeName": format!("node-{}", number % 1000), "containers": containers,
+            "volumes": [{ "name": "data", "emptyDir": {} }, { "name": "config", "configMap": { "name": "web" } }] },
+    })
+}
+
+/// The memory of this process, in bytes; 0 where the system does not tell.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0");
+    line.trim().trim_end_matches("kB").trim().parse::<usize>().unwrap_or(0) * 1024
+}
+
+#[allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+fn clock() -> impl Fn() -> Duration {
+    let start = std::time::Instant::now();
+    move || start.elapsed()
+}
