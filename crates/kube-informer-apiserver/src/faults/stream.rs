@@ -255,7 +255,11 @@ impl FaultyAnswer {
     async fn end(&mut self) -> Option<Result<Bytes, BoxError>> {
         match self.ending.replace(Ending::Clean)? {
             Ending::Clean => None,
-            Ending::Reset => Some(Err(Box::new(reset()))),
+            Ending::Reset => {
+                // Gives a socket the chance to send what came before: an error would throw it away.
+                tokio::task::yield_now().await;
+                Some(Err(Box::new(reset())))
+            }
             Ending::Silence => pending().await,
             Ending::Error(error) => Some(Err(error)),
         }
