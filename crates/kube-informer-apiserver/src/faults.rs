@@ -152,7 +152,7 @@ impl Faults {
 
     /// A time since the server was built, on tokio's clock.
     pub(crate) fn instant(&self, time: Duration) -> Instant {
-        *self.shared.epoch.get_or_init(Instant::now) + time
+        later(*self.shared.epoch.get_or_init(Instant::now), time)
     }
 
     pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
@@ -181,6 +181,12 @@ impl Faults {
         // A `Notified` hears of `notify_waiters` from its creation on.
         self.shared.changed.notified()
     }
+}
+
+/// A time so far away that it is out of the clock's range is some time after everybody has left.
+pub(crate) fn later(start: Instant, time: Duration) -> Instant {
+    const DECADES: Duration = Duration::from_hours(30 * 365 * 24);
+    start + time.min(DECADES)
 }
 
 impl Default for Faults {

@@ -166,7 +166,7 @@ impl Book {
         let mut now = Vec::new();
         for entry in self.candidates(call, Stage::Answer) {
             let rule = &entry.rule;
-            let at = (position.began + rule.after).max(rule.from);
+            let at = position.began.saturating_add(rule.after).max(rule.from);
             if offered.contains(&entry.id)
                 || position.events < rule.after_events
                 || rule.is_past(at.max(position.now))

@@ -1,10 +1,21 @@
 //! Faults as text: one rule a line, so that what a simulation met can be printed, kept and met again.
 //!
-//! ```text
-//! seed 7
-//! # three refusals, then watches that break in the middle of an event
-//! watch pods: too-many-requests retry-after 1s, 3 times
-//! watch: cut-frame after 10s, probability 0.2
+//! ```
+//! use kube_informer_apiserver::faults::{Faults, Script};
+//!
+//! let script: Script = "
+//!     seed 7
+//!     # three refusals, then watches that break in the middle of an event
+//!     watch pods: too-many-requests retry-after 1s, 3 times
+//!     watch: cut-frame after 10s, probability 0.2
+//!     list|watch deployments.apps: delay 250ms every 3
+//!     any: unavailable from 60s until 90s, connections 1..1
+//!     watch: bad-body after 3 events, event MODIFIED, once
+//! "
+//! .parse()?;
+//! assert_eq!(script.rules.len(), 5);
+//! let faults = Faults::from(script);
+//! # Ok::<(), kube_informer_apiserver::faults::ScriptError>(())
 //! ```
 
 use std::fmt;

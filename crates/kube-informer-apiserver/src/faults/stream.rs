@@ -4,7 +4,6 @@
 //! runs while the body is polled: no task, no thread, and dropping the body drops everything.
 
 use std::collections::VecDeque;
-use std::future::pending;
 use std::io;
 use std::time::Duration;
 
@@ -14,13 +13,13 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time::{Instant, sleep_until};
 
-use super::Faults;
 use super::answer::error_event;
 use super::book::{Due, Position};
 use super::call::Call;
 use super::fault::{Fault, Stage};
 use super::mangle::{can_befall, mangle};
 use super::pieces::{Part, Piece, Source};
+use super::{Faults, later};
 use crate::{Body, BoxError};
 
 /// An answer that faults can befall.
@@ -40,6 +39,8 @@ pub(crate) struct FaultyAnswer {
     offered: Vec<u64>,
     /// What is to be sent before anything else is read.
     ready: VecDeque<Bytes>,
+    /// Nothing is read or sent any more, though the connection is open.
+    is_silent: bool,
     /// What happens when nothing is ready any more; none while the server still speaks.
     ending: Option<Ending>,
 }
@@ -64,7 +65,6 @@ enum Pace {
 enum Ending {
     Clean,
     Reset,
-    Silence,
     /// The server's own.
     Error(BoxError),
 }
@@ -83,6 +83,7 @@ impl FaultyAnswer {
             passed: 0,
             offered: Vec::new(),
             ready: VecDeque::new(),
+            is_silent: false,
             ending: None,
         }
     }
@@ -111,10 +112,11 @@ impl FaultyAnswer {
                 }
                 Due::At(time) => time.map(|time| faults.instant(time)),
             };
+            let (is_ready, is_silent) = (!self.ready.is_empty(), self.is_silent);
             tokio::select! {
                 biased;
-                () = self.pace.wait(), if !self.ready.is_empty() => return self.send().map(Ok),
-                piece = self.source.next(), if self.ready.is_empty() => self.take(piece),
+                () = self.pace.wait(), if is_ready => return self.send().map(Ok),
+                piece = self.source.next(), if !is_ready && !is_silent => self.take(piece),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
                 () = changed => {}
             }
@@ -131,8 +133,12 @@ impl FaultyAnswer {
         }
         let is_paced = !matches!(self.pace, Pace::Full);
         let has_lines = matches!(self.source, Source::Lines { .. });
+        let is_silent = self.is_silent;
         let position = self.position(self.passed);
         self.faults.book().due(&self.call, position, &mut self.offered, |fault| match fault {
+            Fault::CutStream | Fault::EndStream => true,
+            // A silent connection can still die, but that is all it does.
+            _ if is_silent => false,
             Fault::Drip { .. } | Fault::SplitFrames => !is_paced,
             Fault::ExpiredEvent | Fault::ErrorEvent => has_lines,
             // Decided before the headers were sent.
@@ -145,7 +151,7 @@ impl FaultyAnswer {
     fn befall(&mut self, fault: Fault) {
         match fault {
             Fault::Drip { bytes, every } => {
-                self.pace = Pace::Drip { bytes: bytes.max(1), every, next: Instant::now() + every };
+                self.pace = Pace::Drip { bytes: bytes.max(1), every, next: later(Instant::now(), every) };
             }
             Fault::SplitFrames => self.pace = Pace::ByteByByte,
             Fault::EndStream => self.ending = Some(Ending::Clean),
@@ -156,7 +162,7 @@ impl FaultyAnswer {
             }
             Fault::StallStream => {
                 self.ready.clear();
-                self.ending = Some(Ending::Silence);
+                self.is_silent = true;
             }
             other => {
                 if let Some(line) = error_event(&other) {
@@ -245,7 +251,7 @@ impl FaultyAnswer {
             Pace::Full => first.len(),
             Pace::ByteByByte => 1,
             Pace::Drip { bytes, every, next } => {
-                *next = Instant::now() + *every;
+                *next = later(Instant::now(), *every);
                 *bytes
             }
         };
@@ -260,7 +266,6 @@ impl FaultyAnswer {
                 tokio::task::yield_now().await;
                 Some(Err(Box::new(reset())))
             }
-            Ending::Silence => pending().await,
             Ending::Error(error) => Some(Err(error)),
         }
     }

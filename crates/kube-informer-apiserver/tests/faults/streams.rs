@@ -62,6 +62,28 @@ async fn stall_without_closing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stalled_stream_can_be_cut() {
+    let cluster = Cluster::with(
+        "watch: stall-stream after 1s\nwatch: split-frames after 2s\nwatch: cut-stream after 3s",
+    )
+    .await;
+    let start = Instant::now();
+    let (_, end) = cluster.read(WATCH).await;
+    assert_eq!((end, start.elapsed()), (End::Broken(ErrorKind::ConnectionReset), Duration::from_secs(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_beyond_all_clocks_never_come() {
+    let ages = "18446744073709551615s";
+    let script =
+        format!("watch: cut-stream after {ages}\nany: end-stream from {ages}\nlist: drip 1 bytes per {ages}");
+    let cluster = Cluster::with(&script).await;
+    for uri in [WATCH, PODS] {
+        assert_eq!(cluster.read(uri).await.1, End::Silence);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn stall_after_the_headers() {
     let cluster = Cluster::with("list: stall-stream").await;
     let (answer, end) = cluster.read(PODS).await;
