@@ -5,4 +5,5 @@ mod cluster;
 mod events;
 mod lifecycle;
 mod seeds;
+mod socket;
 mod streams;
