@@ -4,14 +4,27 @@
 //! list is one envelope around all items, which [`ListSplitter`] takes apart; a watch is a stream of frames, which
 //! [`FrameSplitter`] takes apart and [`WatchEvent`] reads. What comes out of all three are *bare* objects: the bytes of
 //! the message alone, without magic, kind and version.
+//!
+//! What a bare object means is in a table of every built-in kind ([`Kind`]), made from the published Go types. By it
+//! [`from_slice`] reads an object into any type that could read it from JSON, and [`from_json`] writes what Go would write.
 
+mod de;
+mod encode;
 mod envelope;
+mod fields;
+mod leaf;
 mod list;
+mod quantity;
+mod schema;
+mod time;
 mod watch;
 mod wire;
 
+pub use de::from_slice;
+pub use encode::{from_json, from_value};
 pub use envelope::{Envelope, MAGIC};
 pub use list::{ListSplitter, write_list};
+pub use schema::Kind;
 pub use watch::{FrameSplitter, WatchEvent, write_event};
 
 /// The media type of objects and lists, for `Accept` and `Content-Type`.

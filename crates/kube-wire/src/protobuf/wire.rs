@@ -159,6 +159,11 @@ pub(crate) fn put_integer(out: &mut Vec<u8>, number: u32, value: u64) {
     put_varint(out, value);
 }
 
+pub(crate) fn put_double(out: &mut Vec<u8>, number: u32, value: f64) {
+    put_varint(out, u64::from(number) << 3 | 1);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
 pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     put_head(out, number, bytes.len());
     out.extend_from_slice(bytes);
