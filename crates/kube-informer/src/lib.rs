@@ -2,8 +2,10 @@
 
 pub mod key;
 mod store;
+pub mod workqueue;
 
 pub use key::ObjectKey;
+pub use workqueue::WorkQueue;
 
 /// What the benchmarks measure and nobody else should use: it may change in any release.
 #[doc(hidden)]

@@ -1,0 +1,123 @@
+//! A key in work: whoever holds the item works on the key, alone, and dropping it ends the work.
+
+use std::fmt;
+use std::hash::Hash;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Shared;
+use super::reason::Reasons;
+use super::state::{Outcome, Taken};
+
+/// A key handed out by [`WorkQueue::get`](super::WorkQueue::get). It reads as the key itself.
+///
+/// While an item lives, its key is not handed out again; what is added meanwhile makes it run once more afterwards.
+///
+/// *Dropping* an item means that the work is done and has succeeded: the failures of the key are forgotten. If the
+/// thread is panicking, the work is done and the panic is counted; the failures are then remembered for as long as the
+/// key stays in the queue.
+#[must_use = "dropping an item says that its work is done"]
+pub struct Item<T: Eq + Hash + Clone> {
+    taken: Taken<T>,
+    queue: Arc<Shared<T>>,
+    /// Set once the queue was told how the run ended.
+    finished: bool,
+}
+
+impl<T: Eq + Hash + Clone> Item<T> {
+    pub(super) fn new(taken: Taken<T>, queue: Arc<Shared<T>>) -> Self {
+        Self { taken, queue, finished: false }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &T {
+        &self.taken.key
+    }
+
+    /// Why the key was added since its last run; empty if nobody said. A retry brings the reasons of the run that failed.
+    pub fn reasons(&self) -> &Reasons {
+        static NONE: Reasons = Reasons::NONE;
+        self.taken.reasons.as_deref().unwrap_or(&NONE)
+    }
+
+    /// How often the key has failed in a row before this run.
+    pub fn failures(&self) -> u32 {
+        self.taken.failures
+    }
+
+    /// The highest priority with which the key was added for this run.
+    pub fn priority(&self) -> i8 {
+        self.taken.priority
+    }
+
+    /// How long the key waited from becoming due to being handed out.
+    pub fn waited(&self) -> Duration {
+        self.taken.waited
+    }
+
+    /// Forgets the failures of the key: if this run fails, it counts as the first.
+    pub fn forget(&mut self) {
+        self.taken.failures = 0;
+        self.queue.with(|state| state.forget(self.taken.slot));
+    }
+
+    /// The work is done. The same as dropping the item.
+    pub fn done(self) {
+        drop(self);
+    }
+
+    /// The work is done for now: run the key again after a while, or earlier if somebody adds it. Its failures are
+    /// forgotten.
+    pub fn requeue_after(mut self, after: Duration) {
+        let priority = self.taken.priority;
+        self.finish(Outcome::RequeueAfter { after, priority });
+    }
+
+    /// The work has failed: run the key again after the delay that the queue's [`RateLimit`](super::RateLimit) gives,
+    /// or earlier if somebody adds it. Returns the delay.
+    ///
+    /// A run that somebody's add set off *before* the delay of the last failure was over is not counted as another
+    /// failure: the key goes back to what remains of that delay. So a key that fails in busy surroundings is retried
+    /// as often as one that fails in quiet.
+    pub fn retry(mut self) -> Duration {
+        let (priority, reasons) = (self.taken.priority, self.taken.reasons.take());
+        self.finish(Outcome::Retry { priority, reasons })
+    }
+
+    fn finish(&mut self, outcome: Outcome) -> Duration {
+        self.finished = true;
+        self.queue.with(|state| state.finish(self.taken.slot, outcome, Instant::now()))
+    }
+}
+
+impl<T: Eq + Hash + Clone> Drop for Item<T> {
+    fn drop(&mut self) {
+        if !self.finished {
+            let outcome = if std::thread::panicking() { Outcome::Panicked } else { Outcome::Done };
+            self.finish(outcome);
+        }
+    }
+}
+
+impl<T: Eq + Hash + Clone> Deref for Item<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.key()
+    }
+}
+
+impl<T: Eq + Hash + Clone + fmt::Debug> fmt::Debug for Item<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Taken { key, priority, failures, waited, reasons, .. } = &self.taken;
+        let mut item = f.debug_struct("Item");
+        item.field("key", key)
+            .field("priority", priority)
+            .field("failures", failures)
+            .field("waited", waited);
+        item.field("reasons", &reasons.as_deref().map_or(&[][..], |reasons| reasons)).finish_non_exhaustive()
+    }
+}

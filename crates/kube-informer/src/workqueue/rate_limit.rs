@@ -1,0 +1,227 @@
+//! How long a key that failed waits for its next try.
+//!
+//! A limit is a value: it has no threads, no locks, and no table of keys. The queue counts the failures of each key
+//! it holds and forgets them when the key succeeds, so there is nothing here that could grow.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Decides the delay before a retry. Given to a queue in
+/// [`WorkQueueConfig::retry`](super::WorkQueueConfig::retry).
+///
+/// ```
+/// use kube_informer::workqueue::RateLimit;
+/// use std::time::Duration;
+///
+/// let limit = RateLimit::max_of([
+///     RateLimit::exponential(Duration::from_millis(5), Duration::from_secs(300)),
+///     RateLimit::bucket(10.0, 100, Duration::from_secs(60)),
+/// ])
+/// .with_jitter(0.1, 42);
+/// ```
+#[derive(Debug, Clone)]
+pub struct RateLimit(Rule);
+
+#[derive(Debug, Clone)]
+enum Rule {
+    Exponential { base: Duration, cap: Duration },
+    FastSlow { fast: Duration, fast_tries: u32, slow: Duration },
+    Bucket(Bucket),
+    MaxOf(Vec<RateLimit>),
+    AtMost(Box<RateLimit>, Duration),
+    Jitter(Box<RateLimit>, f64, fastrand::Rng),
+}
+
+impl RateLimit {
+    /// Each key by itself: `base` after its first failure, twice as long after each further one, never longer than
+    /// `cap`.
+    pub fn exponential(base: Duration, cap: Duration) -> Self {
+        Self(Rule::Exponential { base, cap })
+    }
+
+    /// Each key by itself: `fast` after its first `fast_tries` failures, `slow` after that.
+    pub fn fast_slow(fast: Duration, fast_tries: u32, slow: Duration) -> Self {
+        Self(Rule::FastSlow { fast, fast_tries, slow })
+    }
+
+    /// All keys together: `per_second` retries on average, up to `burst` at once.
+    ///
+    /// Once the wait would be longer than `max_delay`, a retry waits that long and takes no place in the line: ten
+    /// thousand failures at once do not block the eleven-thousandth for a quarter of an hour. Beyond that load the
+    /// average is not kept; a limit for each key beside this one ([`max_of`](Self::max_of)) keeps it in the long run.
+    pub fn bucket(per_second: f64, burst: u32, max_delay: Duration) -> Self {
+        // Rates that make no sense mean "one at a time, as slowly as is allowed".
+        let interval = Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(max_delay);
+        Self(Rule::Bucket(Bucket { interval, burst: burst.max(1), max_delay, next: None }))
+    }
+
+    /// The longest delay that any of the limits asks for. Each of them counts the retry.
+    pub fn max_of(limits: impl IntoIterator<Item = Self>) -> Self {
+        Self(Rule::MaxOf(limits.into_iter().collect()))
+    }
+
+    /// The same limit, but never longer than `longest`.
+    pub fn at_most(self, longest: Duration) -> Self {
+        Self(Rule::AtMost(Box::new(self), longest))
+    }
+
+    /// The same limit, each delay made longer by a random part of up to `fraction` of it, so that what failed
+    /// together is not retried together. The same seed gives the same delays.
+    pub fn with_jitter(self, fraction: f64, seed: u64) -> Self {
+        Self(Rule::Jitter(Box::new(self), fraction.max(0.0), fastrand::Rng::with_seed(seed)))
+    }
+
+    /// The delay for a key that fails at `now` and has failed `failures` times in a row before.
+    pub fn next(&mut self, failures: u32, now: Instant) -> Duration {
+        match &mut self.0 {
+            Rule::Exponential { base, cap } => double(*base, failures).min(*cap),
+            Rule::FastSlow { fast, fast_tries, slow } => {
+                if failures < *fast_tries {
+                    *fast
+                } else {
+                    *slow
+                }
+            }
+            Rule::Bucket(bucket) => bucket.take(now),
+            Rule::MaxOf(limits) => {
+                limits.iter_mut().map(|limit| limit.next(failures, now)).max().unwrap_or_default()
+            }
+            Rule::AtMost(limit, longest) => limit.next(failures, now).min(*longest),
+            Rule::Jitter(limit, fraction, random) => {
+                let delay = limit.next(failures, now);
+                let more = delay.as_secs_f64() * *fraction * random.f64();
+                delay.saturating_add(Duration::try_from_secs_f64(more).unwrap_or(Duration::MAX))
+            }
+        }
+    }
+}
+
+impl Default for RateLimit {
+    /// What controllers use in client-go: 5 ms doubling up to 1,000 s for each key, and ten a second with a burst of
+    /// a hundred for all of them; but no more than a minute for the latter.
+    fn default() -> Self {
+        Self::max_of([
+            Self::exponential(Duration::from_millis(5), Duration::from_secs(1000)),
+            Self::bucket(10.0, 100, Duration::from_mins(1)),
+        ])
+    }
+}
+
+/// A token bucket that remembers one moment instead of counting tokens, so that nothing is rounded.
+#[derive(Debug, Clone)]
+struct Bucket {
+    interval: Duration,
+    burst: u32,
+    max_delay: Duration,
+    /// When the bucket is full again.
+    next: Option<Instant>,
+}
+
+impl Bucket {
+    fn take(&mut self, now: Instant) -> Duration {
+        let full_at = self.next.map_or(now, |next| next.max(now));
+        let tolerated = self.interval.saturating_mul(self.burst - 1);
+        let delay = full_at.duration_since(now).saturating_sub(tolerated);
+        if delay > self.max_delay {
+            return self.max_delay;
+        }
+        self.next = full_at.checked_add(self.interval);
+        delay
+    }
+}
+
+fn double(base: Duration, times: u32) -> Duration {
+    let nanos = base.as_nanos().saturating_mul(1 << times.min(100));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn delays(limit: &mut RateLimit, failures: std::ops::Range<u32>) -> Vec<Duration> {
+        failures.map(|failures| limit.next(failures, Instant::now())).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn exponential_doubles_up_to_its_cap() {
+        let mut limit = RateLimit::exponential(ms(1), ms(10));
+        assert_eq!(delays(&mut limit, 0..6), [ms(1), ms(2), ms(4), ms(8), ms(10), ms(10)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn exponential_never_overflows() {
+        let cap = Duration::from_secs(1000);
+        for failures in [40, 63, 64, 127, 128, 1000, u32::MAX] {
+            assert_eq!(RateLimit::exponential(ms(1), cap).next(failures, Instant::now()), cap);
+            assert_eq!(RateLimit::exponential(Duration::MAX, cap).next(failures, Instant::now()), cap);
+            assert_eq!(
+                RateLimit::exponential(Duration::ZERO, cap).next(failures, Instant::now()),
+                Duration::ZERO
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fast_tries_come_before_slow_ones() {
+        let mut limit = RateLimit::fast_slow(ms(5), 3, Duration::from_secs(10));
+        let (fast, slow) = (ms(5), Duration::from_secs(10));
+        assert_eq!(delays(&mut limit, 0..5), [fast, fast, fast, slow, slow]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bucket_lets_a_burst_through_and_then_its_rate() {
+        let mut limit = RateLimit::bucket(10.0, 3, ms(250));
+        assert_eq!(delays(&mut limit, 0..5), [ms(0), ms(0), ms(0), ms(100), ms(200)]);
+        // The line is full: these wait the longest that is allowed and take no place in it.
+        assert_eq!(delays(&mut limit, 0..2), [ms(250), ms(250)]);
+        tokio::time::advance(ms(300)).await;
+        assert_eq!(delays(&mut limit, 0..2), [ms(0), ms(100)]);
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert_eq!(delays(&mut limit, 0..4), [ms(0), ms(0), ms(0), ms(100)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn senseless_rates_do_not_panic() {
+        for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::MIN_POSITIVE] {
+            let mut limit = RateLimit::bucket(rate, 0, ms(250));
+            assert!(delays(&mut limit, 0..5).iter().all(|&delay| delay <= ms(250)), "{rate}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn max_of_takes_the_longest_and_counts_in_all() {
+        let mut limit = RateLimit::max_of([
+            RateLimit::fast_slow(ms(5), 3, Duration::from_secs(3)),
+            RateLimit::exponential(ms(1), Duration::from_secs(1)),
+            RateLimit::bucket(10.0, 5, Duration::from_mins(1)),
+        ]);
+        let slow = Duration::from_secs(3);
+        assert_eq!(delays(&mut limit, 0..5), [ms(5), ms(5), ms(5), slow, slow]);
+        // The bucket was asked each time, though it never had the last word.
+        assert_eq!(limit.next(0, Instant::now()), ms(100));
+        assert_eq!(RateLimit::max_of([]).next(0, Instant::now()), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_most_caps_another_limit() {
+        let mut limit =
+            RateLimit::fast_slow(ms(5), 2, Duration::from_secs(3)).at_most(Duration::from_secs(1));
+        assert_eq!(delays(&mut limit, 0..3), [ms(5), ms(5), Duration::from_secs(1)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn jitter_lengthens_within_its_fraction_and_follows_its_seed() {
+        let limit = |seed| RateLimit::exponential(ms(100), ms(100)).with_jitter(0.5, seed);
+        let seen = delays(&mut limit(1), 0..100);
+        assert!(seen.iter().all(|&delay| delay >= ms(100) && delay < ms(150)));
+        assert!(seen.iter().any(|&delay| delay != seen[0]));
+        assert_eq!(seen, delays(&mut limit(1), 0..100));
+        assert_ne!(seen, delays(&mut limit(2), 0..100));
+    }
+}
