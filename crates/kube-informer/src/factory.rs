@@ -1,0 +1,281 @@
+//! Hands out informers, the same one to everybody who asks for the same thing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use kube_client::Client;
+use kube_core::dynamic::DynamicObject;
+use kube_core::metadata::PartialObjectMeta;
+use kube_core::{ApiResource, Resource};
+use tokio_util::sync::CancellationToken;
+
+use crate::Kind;
+use crate::delta_fifo::Scope;
+use crate::object::View;
+use crate::shared_informer::{
+    CacheKey, Core, InformerOptions, Keeper, NotSynced, Shape, SharedInformer, SourceOf, Tasks, Unfinished,
+};
+use crate::source::{KubeSource, ListWatch};
+use crate::stats::InformerStats;
+
+/// How long [`SharedInformerFactory::shutdown`] waits for handlers.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(30);
+
+/// Makes informers and shares them: one list, one watch and one copy for each kind and choice of objects, however many ask.
+///
+/// Holds its informers weakly: one that nobody uses any more stops by itself.
+///
+/// Cheap to clone; all clones are the same factory.
+#[derive(Clone)]
+pub struct SharedInformerFactory {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    defaults: InformerOptions,
+    informers: Mutex<Informers>,
+    cancel: CancellationToken,
+    tasks: Arc<Tasks>,
+}
+
+#[derive(Default)]
+struct Informers {
+    started: bool,
+    shared: HashMap<CacheKey, Weak<Keeper>>,
+    /// Those whose namespaces may change.
+    unshared: Vec<Weak<Keeper>>,
+}
+
+/// Somebody shares this informer already, with another setting.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} is already cached with another {option}; ask for the same, or choose other objects")]
+pub struct Conflict {
+    /// The kind, as `apiVersion kind`.
+    pub kind: String,
+    /// The setting in which the two differ.
+    pub option: &'static str,
+}
+
+impl SharedInformerFactory {
+    /// A factory with the usual defaults, over all namespaces.
+    pub fn new(client: Client) -> Self {
+        Self::with_defaults(client, InformerOptions::default())
+    }
+
+    /// A factory whose informers have these options unless they say otherwise: namespaces, resync period, selectors, cuts.
+    pub fn with_defaults(client: Client, defaults: InformerOptions) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                client,
+                defaults,
+                informers: Mutex::default(),
+                cancel: CancellationToken::new(),
+                tasks: Arc::default(),
+            }),
+        }
+    }
+
+    /// The options that informers have unless they say otherwise; a place to start from for
+    /// [`informer_with`](Self::informer_with).
+    pub fn defaults(&self) -> InformerOptions {
+        self.inner.defaults.clone()
+    }
+
+    /// The informer of a kind that the type knows. Whoever asks again gets the same one.
+    pub fn informer<K>(&self) -> SharedInformer<K>
+    where
+        K: Resource<DynamicType = ()> + View,
+        K::Scope: 'static,
+    {
+        // A cache made with the factory's own options differs in nothing from another one made so.
+        self.share(Kind::of::<K>(), self.defaults()).unwrap_or_else(|conflict| unreachable!("{conflict}"))
+    }
+
+    /// The informer of a kind with options of its own.
+    ///
+    /// # Errors
+    /// If the same objects are already cached with another setting.
+    pub fn informer_with<K>(&self, options: InformerOptions) -> Result<SharedInformer<K>, Conflict>
+    where
+        K: Resource<DynamicType = ()> + View,
+        K::Scope: 'static,
+    {
+        self.share(Kind::of::<K>(), options)
+    }
+
+    /// The informer of a kind that is known at run time only.
+    ///
+    /// # Errors
+    /// If the same objects are already cached with another setting.
+    pub fn dynamic(
+        &self,
+        resource: &ApiResource,
+        namespaced: bool,
+        options: InformerOptions,
+    ) -> Result<SharedInformer<DynamicObject>, Conflict> {
+        self.share(Kind::from_resource(resource, namespaced), options)
+    }
+
+    /// The informer of a kind by its description, read as any type.
+    ///
+    /// # Errors
+    /// If the same objects are already cached with another setting.
+    pub fn informer_of<K: View>(
+        &self,
+        kind: Kind,
+        options: InformerOptions,
+    ) -> Result<SharedInformer<K>, Conflict> {
+        self.share(kind, options)
+    }
+
+    /// The informer of a kind's metadata: nothing else is asked of the server. To read a full cache as metadata, use
+    /// [`read_as`](SharedInformer::read_as) instead.
+    pub fn metadata<K>(&self) -> SharedInformer<PartialObjectMeta<K>>
+    where
+        K: Resource<DynamicType = ()> + Send + Sync + 'static,
+        K::Scope: 'static,
+    {
+        let options = self.defaults().metadata_only();
+        self.share(Kind::of::<K>(), options).unwrap_or_else(|conflict| unreachable!("{conflict}"))
+    }
+
+    /// Starts every informer that does not run; what is asked for from now on starts at once.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn start(&self) {
+        self.lock().started = true;
+        for keeper in self.keepers() {
+            keeper.start();
+        }
+    }
+
+    /// Waits until the stores of all informers have had their first list.
+    ///
+    /// # Errors
+    /// If one of them does not run.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time.
+    pub async fn wait_for_sync(&self) -> Result<(), NotSynced> {
+        for keeper in self.keepers() {
+            keeper.wait_for_sync().await?;
+        }
+        Ok(())
+    }
+
+    /// As [`wait_for_sync`](Self::wait_for_sync), for so long and no longer.
+    ///
+    /// # Errors
+    /// For each informer that has not synced by then, what it waits for and what last went wrong.
+    pub async fn wait_for_sync_within(&self, limit: Duration) -> Result<(), Vec<NotSynced>> {
+        match tokio::time::timeout(limit, self.wait_for_sync()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(vec![error]),
+            Err(_) => {
+                let late = self.keepers();
+                let late = late.iter().filter(|keeper| !keeper.core().has_synced());
+                Err(late.map(|keeper| keeper.core().not_synced()).collect())
+            }
+        }
+    }
+
+    /// Ends everything: lists, watches, handlers. Callbacks that run may return, for 30 seconds. Nothing is left behind.
+    ///
+    /// # Errors
+    /// If handlers did not return in time: their names. Their tasks were ended where they stood.
+    pub async fn shutdown(&self) -> Result<(), Unfinished> {
+        self.shutdown_within(SHUTDOWN_LIMIT).await
+    }
+
+    /// As [`shutdown`](Self::shutdown), with another limit.
+    ///
+    /// # Errors
+    /// If handlers did not return in time: their names. Their tasks were ended where they stood.
+    pub async fn shutdown_within(&self, limit: Duration) -> Result<(), Unfinished> {
+        self.inner.cancel.cancel();
+        self.inner.tasks.join(limit).await
+    }
+
+    /// How many tasks of this factory have not ended; none after a shutdown.
+    pub fn running_tasks(&self) -> usize {
+        self.inner.tasks.running()
+    }
+
+    /// Numbers about every informer that somebody uses.
+    pub fn stats(&self) -> Vec<InformerStats> {
+        self.keepers().iter().map(|keeper| keeper.stats()).collect()
+    }
+
+    fn share<K: View>(
+        &self,
+        kind: Kind,
+        mut options: InformerOptions,
+    ) -> Result<SharedInformer<K>, Conflict> {
+        if !kind.is_namespaced() {
+            // A default namespace is no reason to fail on nodes.
+            options.namespaces.clear();
+        }
+        let shape = Shape::of::<K>();
+        let key = CacheKey::new(&kind, &options, &shape);
+        let mut informers = self.lock();
+        if !options.changing_namespaces
+            && let Some(keeper) = informers.shared.get(&key).and_then(Weak::upgrade)
+        {
+            return match keeper.core().options.difference(&options) {
+                Some(option) => Err(Conflict { kind: kind.to_string(), option }),
+                None => Ok(SharedInformer::new(keeper)),
+            };
+        }
+        informers.shared.retain(|_, keeper| keeper.strong_count() > 0);
+        informers.unshared.retain(|keeper| keeper.strong_count() > 0);
+        let changing = options.changing_namespaces;
+        let source = self.source(&kind, &options);
+        let core = Core::new(Arc::new(kind), source, options, shape);
+        let keeper = Keeper::within(core, &self.inner.cancel, &self.inner.tasks);
+        if changing {
+            informers.unshared.push(Arc::downgrade(&keeper));
+        } else {
+            informers.shared.insert(key, Arc::downgrade(&keeper));
+        }
+        if informers.started {
+            keeper.start();
+        }
+        Ok(SharedInformer::new(keeper))
+    }
+
+    fn source(&self, kind: &Kind, options: &InformerOptions) -> SourceOf {
+        let mut source = KubeSource::new(self.inner.client.clone(), kind.clone())
+            .labels(options.labels.clone())
+            .fields(options.fields.clone());
+        if options.metadata_only {
+            source = source.metadata_only();
+        }
+        Arc::new(move |scope: &Scope| -> Arc<dyn ListWatch> {
+            let source = source.clone();
+            Arc::new(match scope.as_namespace() {
+                Some(namespace) => source.namespace(namespace),
+                None => source,
+            })
+        })
+    }
+
+    fn keepers(&self) -> Vec<Arc<Keeper>> {
+        let informers = self.lock();
+        informers.shared.values().chain(&informers.unshared).filter_map(Weak::upgrade).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Informers> {
+        self.inner.informers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for SharedInformerFactory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedInformerFactory")
+            .field("informers", &self.keepers().len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,137 @@
+//! What one handler has yet to hear.
+//!
+//! Up to a bound, every event. Past it, what each key owes, merged: so memory is bounded by the number of keys.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use tokio::time::Instant;
+
+use crate::ObjectKey;
+use crate::event::Owed;
+use crate::store::State;
+
+/// Events, then merged events; before both, the store as it was when the handler came.
+pub(super) struct Buffer {
+    replay: Option<Replay>,
+    queue: VecDeque<Waiting>,
+    merged: HashMap<ObjectKey, Waiting>,
+    merged_order: VecDeque<ObjectKey>,
+    limit: usize,
+    /// How many initial adds have not been heard yet.
+    initial: usize,
+    /// How many events were merged into others.
+    pub(super) merges: u64,
+}
+
+struct Waiting {
+    owed: Owed,
+    since: Instant,
+}
+
+/// Walks over a state, object by object; a million adds are never queued.
+struct Replay {
+    state: Arc<State>,
+    after: Option<ObjectKey>,
+    left: usize,
+    since: Instant,
+}
+
+impl Buffer {
+    pub(super) fn new(limit: usize, replay: Option<Arc<State>>) -> Self {
+        let replay = replay.filter(|state| !state.objects.is_empty()).map(|state| {
+            let left = state.objects.len();
+            Replay { state, after: None, left, since: Instant::now() }
+        });
+        Self {
+            replay,
+            queue: VecDeque::new(),
+            merged: HashMap::new(),
+            merged_order: VecDeque::new(),
+            limit,
+            initial: 0,
+            merges: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, key: ObjectKey, owed: Owed) {
+        self.initial += usize::from(owed.initial);
+        let since = Instant::now();
+        // Once anything is merged, everything new is, until the merged have been heard: order within a key stays.
+        if self.merged_order.is_empty() && self.queue.len() < self.limit {
+            self.queue.push_back(Waiting { owed, since });
+            return;
+        }
+        let Some(waiting) = self.merged.get_mut(&key) else {
+            self.merged_order.push_back(key.clone());
+            self.merged.insert(key, Waiting { owed, since });
+            return;
+        };
+        self.merges += 1;
+        waiting.owed = std::mem::take(&mut waiting.owed).then(owed);
+        if waiting.owed.is_nothing() {
+            // It came and went unheard. Its place in line is passed over when its turn comes.
+            self.initial -= usize::from(waiting.owed.initial);
+            self.merged.remove(&key);
+        }
+    }
+
+    /// What is to be heard next.
+    pub(super) fn pop(&mut self) -> Option<Owed> {
+        if let Some(replay) = &mut self.replay {
+            if let Some(owed) = replay.next() {
+                self.initial += 1;
+                return Some(owed);
+            }
+            self.replay = None;
+        }
+        if let Some(waiting) = self.queue.pop_front() {
+            return Some(waiting.owed);
+        }
+        while let Some(key) = self.merged_order.pop_front() {
+            if let Some(waiting) = self.merged.remove(&key) {
+                return Some(waiting.owed);
+            }
+        }
+        self.merged.shrink_to(self.limit);
+        self.queue.shrink_to(self.limit);
+        None
+    }
+
+    /// An initial add has been heard, and its callback has returned.
+    pub(super) fn heard_initial(&mut self) {
+        self.initial -= 1;
+    }
+
+    /// Whether all that was there before the handler has been heard.
+    pub(super) fn initial_done(&mut self) -> bool {
+        if self.replay.as_ref().is_some_and(|replay| replay.left == 0) {
+            self.replay = None;
+        }
+        self.replay.is_none() && self.initial == 0
+    }
+
+    /// How many events wait.
+    pub(super) fn len(&self) -> usize {
+        self.queue.len() + self.merged.len() + self.replay.as_ref().map_or(0, |replay| replay.left)
+    }
+
+    /// Since when the oldest waits.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        let merged = || self.merged_order.iter().find_map(|key| self.merged.get(key));
+        let queued = self.queue.front().or_else(merged).map(|waiting| waiting.since);
+        self.replay.as_ref().filter(|replay| replay.left > 0).map(|replay| replay.since).or(queued)
+    }
+}
+
+impl Replay {
+    fn next(&mut self) -> Option<Owed> {
+        let from = self.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let (key, slot) = self.state.objects.range(from, Bound::Unbounded).next()?;
+        self.left -= 1;
+        self.after = Some(key.clone());
+        Some(Owed::add(Arc::clone(&slot.entry), true))
+    }
+}

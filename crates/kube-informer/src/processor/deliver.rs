@@ -1,0 +1,99 @@
+//! Turns what a handler is owed into calls, or into a stream.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_core::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt};
+
+use super::Listener;
+use crate::event::{Deleted, Event, Owed};
+use crate::handler::{EventHandler, Filter};
+use crate::intake::panic_text;
+use crate::object::Object;
+
+/// Calls a handler until its listener ends.
+pub(crate) async fn deliver<K, H>(listener: Arc<Listener>, mut handler: H, filter: Option<Filter<K>>)
+where
+    K: Send + Sync + 'static,
+    H: EventHandler<K>,
+{
+    while let Some(owed) = listener.next().await {
+        let initial = owed.initial;
+        for event in events(&listener, owed, filter.as_ref()).into_iter().flatten() {
+            let call = async {
+                match event {
+                    Event::Added { object, initial } => handler.on_add(object, initial).await,
+                    Event::Updated { old, new } => handler.on_update(old, new).await,
+                    Event::Deleted(deleted) => handler.on_delete(deleted).await,
+                }
+            };
+            if let Err(panic) = AssertUnwindSafe(call).catch_unwind().await {
+                report(&listener, "handler", &*panic);
+            }
+        }
+        listener.heard(initial);
+    }
+}
+
+/// The same as a stream. An event counts as heard when the next one is asked for.
+pub(crate) fn stream<K>(listener: Arc<Listener>, filter: Option<Filter<K>>) -> BoxStream<'static, Event<K>>
+where
+    K: Send + Sync + 'static,
+{
+    struct Reader<K> {
+        listener: Arc<Listener>,
+        filter: Option<Filter<K>>,
+        ready: VecDeque<Event<K>>,
+        /// Whether something was taken that has not been reported as heard, and whether it was initial.
+        taken: Option<bool>,
+    }
+    let reader = Reader { listener, filter, ready: VecDeque::new(), taken: None };
+    futures_util::stream::unfold(reader, |mut reader| async move {
+        loop {
+            if let Some(event) = reader.ready.pop_front() {
+                return Some((event, reader));
+            }
+            if let Some(initial) = reader.taken.take() {
+                reader.listener.heard(initial);
+            }
+            let owed = reader.listener.next().await?;
+            reader.taken = Some(owed.initial);
+            reader.ready.extend(events(&reader.listener, owed, reader.filter.as_ref()).into_iter().flatten());
+        }
+    })
+    .boxed()
+}
+
+/// The events that tell what is owed, at most a delete and an add. A filter that panics lets nothing pass.
+fn events<K>(listener: &Listener, owed: Owed, filter: Option<&Filter<K>>) -> [Option<Event<K>>; 2] {
+    let Owed { told, died, now, initial } = owed;
+    let passes = |object: &Object<K>| {
+        let Some(filter) = filter else { return true };
+        std::panic::catch_unwind(AssertUnwindSafe(|| filter(object))).unwrap_or_else(|panic| {
+            report(listener, "filter", &*panic);
+            false
+        })
+    };
+    // What the handler was not told of because it did not pass, it need not hear the end of.
+    let told = told.map(Object::new).filter(passes);
+    let now = now.map(Object::new).filter(passes);
+    match (told, died, now) {
+        (Some(_), Some((last, final_state_unknown)), now) => [
+            Some(Event::Deleted(Deleted { object: Object::new(last), final_state_unknown })),
+            now.map(|object| Event::Added { object, initial: false }),
+        ],
+        (Some(old), None, Some(new)) => [Some(Event::Updated { old, new }), None],
+        (Some(object), None, None) => {
+            [Some(Event::Deleted(Deleted { object, final_state_unknown: false })), None]
+        }
+        (None, _, Some(object)) => [Some(Event::Added { object, initial }), None],
+        (None, _, None) => [None, None],
+    }
+}
+
+fn report(listener: &Listener, what: &str, panic: &(dyn std::any::Any + Send)) {
+    listener.panicked();
+    tracing::error!(handler = listener.name(), panic = panic_text(panic), "a {what} panicked");
+}

@@ -1,0 +1,208 @@
+//! One handler's side of the fan-out.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::buffer::Buffer;
+use crate::event::Owed;
+use crate::store::{Note, State};
+
+/// What a handler has heard and has yet to hear.
+#[derive(Debug, Clone)]
+pub struct HandlerStats {
+    /// The handler's name.
+    pub name: String,
+    /// Whether it has heard of everything that was there before it.
+    pub has_synced: bool,
+    /// How many events wait.
+    pub depth: usize,
+    /// How long the oldest of them has waited.
+    pub lag: Duration,
+    /// For how long the callback that runs now has been running.
+    pub busy_for: Option<Duration>,
+    /// Events it has heard; a filter may have dropped some of them.
+    pub delivered: u64,
+    /// Events that were merged into others because the buffer was full.
+    pub merged: u64,
+    /// Callbacks that panicked.
+    pub panics: u64,
+}
+
+pub(crate) struct Listener {
+    config: ListenerConfig,
+    buffer: Mutex<Inner>,
+    ready: Notify,
+    synced: watch::Sender<bool>,
+    /// Whether its task has ended.
+    finished: watch::Sender<bool>,
+    delivered: AtomicU64,
+    panics: AtomicU64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct ListenerConfig {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) resync_every: Option<Duration>,
+    pub(crate) buffer_len: usize,
+}
+
+struct Inner {
+    buffer: Buffer,
+    /// Whether the store had its first list, so that nothing initial comes any more.
+    listed: bool,
+    end: End,
+    busy_since: Option<Instant>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It goes on.
+    No,
+    /// After what waits has been heard.
+    Drained,
+    /// Now.
+    Now,
+}
+
+impl Listener {
+    /// A listener that first hears of what is in `replay`. `listed`: the store has had its first list.
+    pub(crate) fn new(config: ListenerConfig, replay: Option<Arc<State>>, listed: bool) -> Arc<Self> {
+        let mut buffer = Buffer::new(config.buffer_len, replay);
+        let synced = listed && buffer.initial_done();
+        Arc::new(Self {
+            buffer: Mutex::new(Inner { buffer, listed, end: End::No, busy_since: None }),
+            ready: Notify::new(),
+            synced: watch::Sender::new(synced),
+            finished: watch::Sender::new(false),
+            delivered: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
+            config,
+        })
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.config.id
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    pub(crate) fn resync_every(&self) -> Option<Duration> {
+        self.config.resync_every
+    }
+
+    pub(crate) fn push(&self, notes: &[Note]) {
+        let mut inner = self.lock();
+        for note in notes {
+            if note.round.as_ref().is_none_or(|round| round.contains(&self.config.id)) {
+                inner.buffer.push(note.key.clone(), note.owed.clone());
+            }
+        }
+        drop(inner);
+        self.ready.notify_one();
+    }
+
+    pub(crate) fn first_list_complete(&self) {
+        self.lock().listed = true;
+        self.check_synced();
+    }
+
+    /// What is to be heard next; `None` when it is over.
+    ///
+    /// # Cancel safety
+    /// Dropped while it waits, nothing is lost.
+    pub(crate) async fn next(&self) -> Option<Owed> {
+        loop {
+            let ready = self.ready.notified();
+            {
+                let mut inner = self.lock();
+                if inner.end == End::Now {
+                    return None;
+                }
+                if let Some(owed) = inner.buffer.pop() {
+                    inner.busy_since = Some(Instant::now());
+                    return Some(owed);
+                }
+                if inner.end == End::Drained {
+                    return None;
+                }
+            }
+            ready.await;
+        }
+    }
+
+    /// The callbacks for what [`next`](Self::next) gave have returned.
+    pub(crate) fn heard(&self, initial: bool) {
+        self.delivered.fetch_add(1, Ordering::Relaxed);
+        let mut inner = self.lock();
+        inner.busy_since = None;
+        if initial {
+            inner.buffer.heard_initial();
+        }
+        drop(inner);
+        self.check_synced();
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends it, after what waits or at once.
+    pub(crate) fn end(&self, drained: bool) {
+        let mut inner = self.lock();
+        if inner.end != End::Now {
+            inner.end = if drained { End::Drained } else { End::Now };
+        }
+        drop(inner);
+        self.ready.notify_one();
+    }
+
+    pub(crate) fn finish(&self) {
+        self.finished.send_replace(true);
+    }
+
+    pub(crate) fn finished(&self) -> watch::Receiver<bool> {
+        self.finished.subscribe()
+    }
+
+    pub(crate) fn has_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    pub(crate) fn synced(&self) -> watch::Receiver<bool> {
+        self.synced.subscribe()
+    }
+
+    pub(crate) fn stats(&self) -> HandlerStats {
+        let inner = self.lock();
+        HandlerStats {
+            name: self.config.name.clone(),
+            has_synced: self.has_synced(),
+            depth: inner.buffer.len(),
+            lag: inner.buffer.oldest().map(|oldest| oldest.elapsed()).unwrap_or_default(),
+            busy_for: inner.busy_since.map(|since| since.elapsed()),
+            delivered: self.delivered.load(Ordering::Relaxed),
+            merged: inner.buffer.merges,
+            panics: self.panics.load(Ordering::Relaxed),
+        }
+    }
+
+    fn check_synced(&self) {
+        let mut inner = self.lock();
+        let synced = inner.listed && inner.buffer.initial_done();
+        drop(inner);
+        if synced {
+            self.synced.send_if_modified(|was| !std::mem::replace(was, true));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,90 @@
+//! Settings of a reflector.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_wire::FieldPath;
+
+use crate::backoff::BackoffConfig;
+use crate::delta_fifo::Scope;
+use crate::source::SourceError;
+
+/// Is told of every failure to list or watch, and when it will be tried again.
+pub type ErrorHook = Arc<dyn Fn(&ReflectorError<'_>) + Send + Sync>;
+
+/// How a reflector goes about its work. The defaults suit a cluster.
+#[derive(Clone)]
+pub struct ReflectorConfig {
+    /// Asks for the first objects as a stream of events, where the server can do it; otherwise, and if it turns out that it
+    /// cannot, as a list in pages. On by default.
+    pub streaming_lists: bool,
+    /// How many objects a page of a list has. `None` asks for all at once. 500 by default.
+    pub page_size: Option<u32>,
+    /// Takes whatever state the server has at hand for the first list, which may be old, to spare the server. Off by default:
+    /// the first list is consistent.
+    pub stale_first_list: bool,
+    /// Lists anew every so often to make sure that the cache is what the server has. Off by default: it costs a list.
+    pub verify_every: Option<Duration>,
+    /// The waits between tries.
+    pub backoff: BackoffConfig,
+    /// How long a watch is asked to last: a time drawn from this and twice this. Five minutes by default.
+    pub watch_timeout: Duration,
+    /// How long an answer may take to begin, and how long a list may pause. One minute by default.
+    pub request_deadline: Duration,
+    /// How long a streaming list may be silent before its end bookmark. 15 seconds by default.
+    pub stream_silence: Duration,
+    /// How long a streaming list may take in all. Five minutes by default.
+    pub stream_deadline: Duration,
+    /// Fields that are dropped on arrival. `.metadata.managedFields` by default.
+    pub cuts: Vec<FieldPath>,
+    /// Is told of every failure.
+    pub on_error: Option<ErrorHook>,
+    /// Where randomness starts. `None` draws it.
+    pub seed: Option<u64>,
+}
+
+impl Default for ReflectorConfig {
+    fn default() -> Self {
+        Self {
+            streaming_lists: true,
+            page_size: Some(500),
+            stale_first_list: false,
+            verify_every: None,
+            backoff: BackoffConfig::default(),
+            watch_timeout: Duration::from_mins(5),
+            request_deadline: Duration::from_mins(1),
+            stream_silence: Duration::from_secs(15),
+            stream_deadline: Duration::from_mins(5),
+            cuts: vec![FieldPath::of_fields(["metadata", "managedFields"])],
+            on_error: None,
+            seed: None,
+        }
+    }
+}
+
+impl fmt::Debug for ReflectorConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReflectorConfig")
+            .field("streaming_lists", &self.streaming_lists)
+            .field("page_size", &self.page_size)
+            .field("verify_every", &self.verify_every)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A failure to list or watch. The reflector goes on by itself.
+#[derive(Debug, thiserror::Error)]
+#[error("{doing} {kind} ({scope}) failed: {}; next try in {retry_in:?}", error.with_cause())]
+pub struct ReflectorError<'a> {
+    /// The kind, as `apiVersion kind`.
+    pub kind: String,
+    /// Where.
+    pub scope: Scope,
+    /// What it was doing: `listing`, `streaming` or `watching`.
+    pub doing: &'static str,
+    /// What went wrong.
+    pub error: &'a SourceError,
+    /// When it will be tried again.
+    pub retry_in: Duration,
+}

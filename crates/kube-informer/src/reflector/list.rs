@@ -1,0 +1,130 @@
+//! Reads a list in pages and hands it on in one piece.
+
+use futures_util::StreamExt;
+use kube_wire::ResourceVersion;
+use kube_wire::json::{ListMeta, ListSplitter};
+use tokio::time::{Instant, timeout};
+
+use super::machine::{Machine, Outcome, Verdict};
+use super::{Change, Phase, Reflector, Replacement};
+use crate::SetAside;
+use crate::delta_fifo::{Delta, DeltaType};
+use crate::source::{Answer, ListRequest, SourceError};
+
+/// What a list has brought so far.
+#[derive(Default)]
+pub(super) struct Collected {
+    pub(super) objects: Vec<Delta>,
+    pub(super) set_aside: Vec<SetAside>,
+}
+
+impl Reflector {
+    pub(super) async fn list(&self, machine: &mut Machine, limit: Option<u32>) -> Outcome {
+        self.status.update(|status| {
+            status.phase = Phase::Listing;
+            status.counts.lists += 1;
+        });
+        let mut collected = Collected::default();
+        let mut request = ListRequest { version: machine.list_version(), limit, continue_token: None };
+        let mut version = None;
+        loop {
+            let page = match self.page(&request, &mut collected, machine.trusted()).await {
+                Ok(page) => page,
+                Err(error) if error.is_expired() && request.continue_token.is_some() => {
+                    return Outcome::PageExpired(error);
+                }
+                Err(error) => return Outcome::Failed(error),
+            };
+            // Every page shows the state of the first.
+            version = version.or(page.resource_version);
+            match page.continue_token {
+                Some(token) => request.continue_token = Some(token),
+                None => break,
+            }
+        }
+        let Some(version) = version else {
+            return Outcome::Failed(SourceError::transport(
+                "the list cannot be used",
+                "it has no resourceVersion",
+            ));
+        };
+        self.complete(machine, collected, version).await
+    }
+
+    /// Hands a complete list on, unless it is not to be believed.
+    pub(super) async fn complete(
+        &self,
+        machine: &mut Machine,
+        list: Collected,
+        version: ResourceVersion,
+    ) -> Outcome {
+        let verdict = machine.judge(&version);
+        if verdict == Verdict::Refuse {
+            return Outcome::ListedOlder;
+        }
+        let trusted = machine.trusted();
+        self.status.update(|status| {
+            status.counts.restores += u64::from(verdict == Verdict::Restored);
+            status.counts.items += list.objects.len() as u64;
+        });
+        let replacement = Replacement {
+            objects: list.objects,
+            set_aside: list.set_aside,
+            version: version.clone(),
+            trusted,
+            verifies: machine.verifies(),
+        };
+        self.sink.send(&self.scope, Change::Replace(replacement)).await;
+        self.status.update(|status| status.version = Some(version.clone()));
+        machine.listed(version);
+        Outcome::Listed
+    }
+
+    async fn page(
+        &self,
+        request: &ListRequest,
+        collected: &mut Collected,
+        trusted: bool,
+    ) -> Result<ListMeta, SourceError> {
+        self.status.update(|status| status.counts.pages += 1);
+        let deadline = self.config.request_deadline;
+        let late = |_| SourceError::transport("the list took too long", "no answer within the deadline");
+        let Answer { wire, mut body } =
+            timeout(deadline, self.source.list(request.clone())).await.map_err(late)??;
+        let mut splitter = ListSplitter::default();
+        while let Some(chunk) = timeout(deadline, body.next()).await.map_err(late)? {
+            let chunk = chunk?;
+            self.heard(chunk.len());
+            splitter.push(&chunk);
+            while let Some(item) = splitter.next_item()? {
+                match self.intake.take(wire, &item, trusted) {
+                    Ok(taken) => collected
+                        .objects
+                        .push(Delta { values: taken.values, ..Delta::new(DeltaType::Replaced, taken.entry) }),
+                    Err(aside) => {
+                        self.note_aside(&aside);
+                        collected.set_aside.push(aside);
+                    }
+                }
+            }
+        }
+        Ok(splitter.finish()?)
+    }
+
+    /// The server said something.
+    pub(super) fn heard(&self, bytes: usize) {
+        self.status.update(|status| {
+            status.last_contact = Some(Instant::now());
+            status.counts.bytes += bytes as u64;
+        });
+    }
+
+    pub(super) fn note_aside(&self, aside: &SetAside) {
+        tracing::warn!(key = ?aside.key, problem = aside.problem, "set an object aside");
+        self.status.update(|status| {
+            let count =
+                if aside.wrong_kind { &mut status.counts.wrong_kind } else { &mut status.counts.set_aside };
+            *count += 1;
+        });
+    }
+}

@@ -1,0 +1,300 @@
+//! Reads a watch, or a streaming list that goes on as one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_core::stream::BoxStream;
+use futures_util::StreamExt;
+use kube_wire::json::{EventType, LineSplitter, WatchEvent};
+use kube_wire::{Metadata, ResourceVersion};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::list::Collected;
+use super::machine::{Machine, Outcome};
+use super::{Change, Phase, Reflector};
+use crate::delta_fifo::{Delta, DeltaType};
+use crate::object::Wire;
+use crate::source::{Answer, SourceError, WatchRequest};
+use crate::{ObjectKey, SetAside};
+
+const END_OF_INITIAL_EVENTS: &str = "k8s.io/initial-events-end";
+
+/// One event, as far as the reflector is concerned.
+enum Heard {
+    Object {
+        delta: Box<Delta>,
+        version: ResourceVersion,
+    },
+    /// A bookmark; whether it ends the initial events of a streaming list.
+    Bookmark {
+        version: ResourceVersion,
+        end: bool,
+    },
+    Aside(SetAside),
+    /// An object whose key cannot be read, gone or changed.
+    Unreadable(SetAside),
+    Failed(SourceError),
+    Nothing,
+}
+
+/// The lines of an open watch.
+struct Lines {
+    body: BoxStream<'static, Result<Bytes, SourceError>>,
+    splitter: LineSplitter,
+    wire: Wire,
+}
+
+/// Why there is no next line.
+enum Stop {
+    Closed,
+    Broken(SourceError),
+    Late,
+}
+
+impl Reflector {
+    /// A streaming list: everything as events, a bookmark, and on as a watch on the same connection.
+    pub(super) async fn stream(&self, machine: &mut Machine) -> Outcome {
+        self.status.update(|status| {
+            status.phase = Phase::Streaming;
+            status.counts.streams += 1;
+        });
+        let timeout = machine.watch_timeout();
+        let request = WatchRequest { version: None, initial_events: true, timeout };
+        let mut lines = match self.open(request).await {
+            Ok(lines) => lines,
+            Err(error) => return Outcome::Failed(error),
+        };
+        let begun = Instant::now();
+        let deadline = begun + self.config.stream_deadline;
+        // By key, for an object may change or go before the end of the initial events.
+        let mut objects: BTreeMap<ObjectKey, Delta> = BTreeMap::new();
+        let mut set_aside: BTreeMap<ObjectKey, SetAside> = BTreeMap::new();
+        let mut nameless = Vec::new();
+        let version = loop {
+            let silence = (Instant::now() + self.config.stream_silence).min(deadline);
+            let line = match self.next_line(&mut lines, silence).await {
+                Ok(line) => line,
+                Err(Stop::Late) => return Outcome::NoEnd("no end bookmark came in time"),
+                Err(Stop::Broken(error)) => return Outcome::Failed(error),
+                Err(Stop::Closed) => {
+                    let closed =
+                        SourceError::transport("the streaming list ended", "before its end bookmark");
+                    return Outcome::Failed(closed);
+                }
+            };
+            match self.hear(lines.wire, &line, machine.trusted()) {
+                Heard::Object { delta, .. } => {
+                    let key = delta.object.key().clone();
+                    set_aside.remove(&key);
+                    if delta.kind == DeltaType::Deleted {
+                        objects.remove(&key);
+                    } else {
+                        objects.insert(key, Delta { kind: DeltaType::Replaced, ..*delta });
+                    }
+                }
+                Heard::Bookmark { version, end: true } => break version,
+                Heard::Aside(aside) | Heard::Unreadable(aside) => match aside.key.clone() {
+                    Some(key) => {
+                        objects.remove(&key);
+                        set_aside.insert(key, aside);
+                    }
+                    None => nameless.push(aside),
+                },
+                Heard::Failed(error) => return Outcome::Failed(error),
+                Heard::Bookmark { .. } | Heard::Nothing => {}
+            }
+        };
+        nameless.extend(set_aside.into_values());
+        let collected = Collected { objects: objects.into_values().collect(), set_aside: nameless };
+        match self.complete(machine, collected, version).await {
+            Outcome::Listed => self.follow(machine, lines, begun, timeout).await,
+            other => other,
+        }
+    }
+
+    /// A watch from the version that was seen last.
+    pub(super) async fn watch(&self, machine: &mut Machine) -> Outcome {
+        self.status.update(|status| status.counts.watches += 1);
+        let timeout = machine.watch_timeout();
+        let request = WatchRequest { version: machine.version().cloned(), initial_events: false, timeout };
+        let begun = Instant::now();
+        match self.open(request).await {
+            Ok(lines) => self.follow(machine, lines, begun, timeout).await,
+            Err(error) => {
+                self.status.update(|status| status.counts.expired += u64::from(error.is_expired()));
+                Outcome::Failed(error)
+            }
+        }
+    }
+
+    /// Passes events on until the watch ends.
+    async fn follow(
+        &self,
+        machine: &mut Machine,
+        mut lines: Lines,
+        begun: Instant,
+        timeout: Duration,
+    ) -> Outcome {
+        self.status.update(|status| status.phase = Phase::Watching);
+        let verify_at = self.config.verify_every.map(|every| Instant::now() + every);
+        let mut last_bookmark = None;
+        loop {
+            let silence = Instant::now() + machine.silence_limit(timeout);
+            let wake = verify_at.map_or(silence, |verify| verify.min(silence));
+            let line = match self.next_line(&mut lines, wake).await {
+                Ok(line) => line,
+                Err(Stop::Late) if verify_at.is_some_and(|verify| Instant::now() >= verify) => {
+                    self.status.update(|status| status.counts.verifications += 1);
+                    return Outcome::Verify;
+                }
+                Err(Stop::Late) => {
+                    self.status.update(|status| status.counts.silences += 1);
+                    let failure = SourceError::transport(
+                        "the watch is taken for dead",
+                        "the server was silent too long",
+                    );
+                    return Outcome::Ended { lasted: begun.elapsed(), failure: Some(failure) };
+                }
+                Err(Stop::Closed) => return Outcome::Ended { lasted: begun.elapsed(), failure: None },
+                Err(Stop::Broken(error)) => {
+                    return Outcome::Ended { lasted: begun.elapsed(), failure: Some(error) };
+                }
+            };
+            match self.hear(lines.wire, &line, true) {
+                Heard::Object { delta, version } => {
+                    self.status.update(|status| status.counts.events += 1);
+                    let change = Change::Put { delta: *delta, version: Some(version.clone()) };
+                    self.sink.send(&self.scope, change).await;
+                    machine.moved(version.clone());
+                    self.status.update(|status| status.version = Some(version));
+                }
+                Heard::Bookmark { version, .. } => {
+                    self.status.update(|status| status.counts.bookmarks += 1);
+                    let now = Instant::now();
+                    machine.saw_bookmark(last_bookmark.replace(now).map(|last| now - last));
+                    self.sink.send(&self.scope, Change::Advance(version.clone())).await;
+                    machine.moved(version.clone());
+                    self.status.update(|status| status.version = Some(version));
+                }
+                Heard::Aside(aside) => {
+                    let version = aside.version.clone();
+                    self.sink.send(&self.scope, Change::SetAside(aside)).await;
+                    if let Some(version) = version {
+                        machine.moved(version);
+                    }
+                }
+                Heard::Unreadable(aside) => {
+                    self.sink.send(&self.scope, Change::SetAside(aside)).await;
+                    return Outcome::Unreadable;
+                }
+                Heard::Failed(error) if error.needs_list() => {
+                    self.status.update(|status| status.counts.expired += u64::from(error.is_expired()));
+                    return Outcome::Lost(error);
+                }
+                Heard::Failed(error) => {
+                    return Outcome::Ended { lasted: begun.elapsed(), failure: Some(error) };
+                }
+                Heard::Nothing => {}
+            }
+        }
+    }
+
+    async fn open(&self, request: WatchRequest) -> Result<Lines, SourceError> {
+        let late = |_| SourceError::transport("the watch took too long", "no answer within the deadline");
+        let answer =
+            timeout(self.config.request_deadline, self.source.watch(request)).await.map_err(late)??;
+        self.heard(0);
+        let Answer { wire, body } = answer;
+        Ok(Lines { body, splitter: LineSplitter::default(), wire })
+    }
+
+    async fn next_line(&self, lines: &mut Lines, deadline: Instant) -> Result<Bytes, Stop> {
+        loop {
+            match lines.splitter.next_line() {
+                Ok(Some(line)) => return Ok(line),
+                Ok(None) => {}
+                Err(error) => return Err(Stop::Broken(error.into())),
+            }
+            match timeout_at(deadline, lines.body.next()).await {
+                Err(_) => return Err(Stop::Late),
+                Ok(None) => {
+                    let splitter = std::mem::take(&mut lines.splitter);
+                    return Err(splitter
+                        .finish()
+                        .map_or_else(|error| Stop::Broken(error.into()), |()| Stop::Closed));
+                }
+                Ok(Some(Err(error))) => return Err(Stop::Broken(error)),
+                Ok(Some(Ok(chunk))) => {
+                    self.heard(chunk.len());
+                    lines.splitter.push(&chunk);
+                }
+            }
+        }
+    }
+
+    /// Makes sense of one line.
+    fn hear(&self, wire: Wire, line: &[u8], trusted: bool) -> Heard {
+        let event = match WatchEvent::parse(line) {
+            Ok(event) => event,
+            Err(error) => {
+                let aside =
+                    SetAside { key: None, version: None, problem: error.to_string(), wrong_kind: false };
+                self.note_aside(&aside);
+                return Heard::Unreadable(aside);
+            }
+        };
+        let kind = match event.kind {
+            EventType::Added => DeltaType::Added,
+            EventType::Modified => DeltaType::Updated,
+            EventType::Deleted => DeltaType::Deleted,
+            EventType::Bookmark => return bookmark(event.object),
+            EventType::Error => return Heard::Failed(SourceError::from_status(event.object)),
+            EventType::Other(other) => {
+                tracing::warn!(event = other, "an event of unknown type");
+                self.status.update(|status| status.counts.unknown_events += 1);
+                return Heard::Nothing;
+            }
+        };
+        match self.intake.take(wire, event.object, trusted) {
+            Ok(taken) => {
+                let version = taken.entry.version().clone();
+                let delta = Delta { values: taken.values, ..Delta::new(kind, taken.entry) };
+                Heard::Object { delta: Box::new(delta), version }
+            }
+            Err(aside) => {
+                self.note_aside(&aside);
+                match (&aside.key, kind) {
+                    _ if aside.wrong_kind => Heard::Nothing,
+                    (Some(key), DeltaType::Deleted) => self.deleted_unread(key, &aside),
+                    (Some(_), _) | (None, DeltaType::Added) => Heard::Aside(aside),
+                    (None, _) => Heard::Unreadable(aside),
+                }
+            }
+        }
+    }
+
+    /// A delete whose object cannot be read, though its key can: what the store has of it is gone.
+    fn deleted_unread(&self, key: &ObjectKey, aside: &SetAside) -> Heard {
+        let state = self.intake.state.load();
+        match (state.objects.get(key.as_str()), &aside.version) {
+            (Some(slot), Some(version)) => Heard::Object {
+                delta: Box::new(Delta::tombstone(std::sync::Arc::clone(&slot.entry))),
+                version: version.clone(),
+            },
+            // It may still be on its way into the store.
+            _ => Heard::Unreadable(aside.clone()),
+        }
+    }
+}
+
+fn bookmark(object: &[u8]) -> Heard {
+    match Metadata::from_json(object) {
+        Ok(metadata) if !metadata.resource_version.is_empty() => Heard::Bookmark {
+            version: (&*metadata.resource_version).into(),
+            end: metadata.annotation(END_OF_INITIAL_EVENTS) == Some("true"),
+        },
+        // A bookmark that says nothing moves nothing.
+        _ => Heard::Nothing,
+    }
+}

@@ -1,0 +1,290 @@
+//! One cache of one kind, shared by everybody who asks for it: its loop, its handlers, its life.
+//!
+//! Takes changes from the [`delta_fifo`](crate::delta_fifo), writes them into the [`store`](crate::store) first and then tells
+//! the processor, which calls the [handlers](crate::handler).
+
+mod core;
+mod keeper;
+mod options;
+mod registration;
+mod resync;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_wire::ResourceVersion;
+
+use crate::delta_fifo::Scope;
+use crate::handler::{EventHandler, HandlerOptions};
+use crate::lister::Lister;
+use crate::object::{Object, View};
+use crate::reflector::ReflectorStatus;
+use crate::source::ListWatch;
+use crate::stats::InformerStats;
+use crate::store::{IndexBy, IndexError, Snapshot};
+use crate::{Kind, ObjectKey};
+
+pub(crate) use self::core::{Core, SourceOf};
+pub(crate) use keeper::{Keeper, Tasks};
+pub use options::InformerOptions;
+pub(crate) use options::{CacheKey, Shape};
+pub use registration::{EventStream, Registration};
+
+/// A live copy of one kind, read as `K`.
+///
+/// Cheap to clone: all clones, and all informers that a factory hands out for the same thing, are the same one.
+///
+/// # Dropping
+/// When the last handle is gone (informers, [`Lister`]s, [`Registration`]s), the watch stops and the copy is freed. A
+/// [`Snapshot`] or an [`Object`] does not keep it.
+pub struct SharedInformer<K> {
+    keeper: Arc<Keeper>,
+    view: PhantomData<fn() -> K>,
+}
+
+/// Why an informer has not synced.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{kind} has not synced: {why}")]
+pub struct NotSynced {
+    /// The kind, as `apiVersion kind`.
+    pub kind: String,
+    /// What it waits for, and what last went wrong.
+    pub why: String,
+}
+
+/// Handlers that did not return in time when they were to stop. Their tasks were ended where they stood.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("these handlers did not return in time and were ended: {}", handlers.join(", "))]
+pub struct Unfinished {
+    /// The handlers' names.
+    pub handlers: Vec<String>,
+}
+
+impl<K: View> SharedInformer<K> {
+    /// An informer over a source of your own, outside of any factory. It runs once [`start`](Self::start)ed.
+    pub fn over(kind: Kind, source: impl ListWatch, options: InformerOptions) -> Self {
+        let source: Arc<dyn ListWatch> = Arc::new(source);
+        let source: SourceOf = Arc::new(move |_: &Scope| Arc::clone(&source));
+        let core = Core::new(Arc::new(kind), source, options, Shape::of::<K>());
+        Self::new(Keeper::new(core))
+    }
+
+    /// Adds an index over the object: from each object to the values it is found by. Usable when this returns, at any time.
+    ///
+    /// # Errors
+    /// If there is an index of this name.
+    pub fn add_index<I>(
+        &self,
+        name: &str,
+        values: impl Fn(&Object<K>) -> I + Send + Sync + 'static,
+    ) -> Result<(), IndexError>
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        self.add_index_by(name, IndexBy::object(values))
+    }
+
+    /// Adds a handler. It hears of everything that is there, then of every change.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[must_use = "dropping the registration removes the handler; detach() it to let it go on"]
+    pub fn add_handler(&self, handler: impl EventHandler<K>) -> Registration {
+        self.add_handler_with(HandlerOptions::default(), handler)
+    }
+
+    /// Adds a handler with options: a name, a filter, a resync period, a larger buffer.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[must_use = "dropping the registration removes the handler; detach() it to let it go on"]
+    pub fn add_handler_with<H: EventHandler<K>>(
+        &self,
+        options: HandlerOptions<K>,
+        handler: H,
+    ) -> Registration {
+        Registration::with_handler(&self.keeper, options, handler)
+    }
+
+    /// All events as a stream, beginning with everything that is there. Dropping it ends it.
+    pub fn events(&self, options: HandlerOptions<K>) -> EventStream<K> {
+        EventStream::new(&self.keeper, options)
+    }
+}
+
+impl<K> SharedInformer<K> {
+    pub(crate) fn new(keeper: Arc<Keeper>) -> Self {
+        Self { keeper, view: PhantomData }
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> &Kind {
+        &self.core().kind
+    }
+
+    /// Lists and watches from now on. Does nothing if it runs; after a [`stop`](Self::stop) it starts again, and handlers hear
+    /// of what has changed since.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn start(&self) {
+        self.keeper.start();
+    }
+
+    /// Ends list and watch. The copy stays readable as it is, and handlers stay registered.
+    ///
+    /// # Cancel safety
+    /// Dropped, it has been told to stop all the same.
+    pub async fn stop(&self) {
+        self.keeper.stop().await;
+    }
+
+    /// Whether it lists and watches.
+    pub fn is_running(&self) -> bool {
+        self.keeper.is_running()
+    }
+
+    /// Whether the store has had the first list of every scope. Of handlers this says nothing: see
+    /// [`Registration::has_synced`].
+    pub fn has_synced(&self) -> bool {
+        self.core().has_synced()
+    }
+
+    /// Waits until the store has had the first list.
+    ///
+    /// # Errors
+    /// If the informer does not run: start it first.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time.
+    pub async fn wait_for_sync(&self) -> Result<(), NotSynced> {
+        self.keeper.wait_for_sync().await
+    }
+
+    /// As [`wait_for_sync`](Self::wait_for_sync), for so long and no longer.
+    ///
+    /// # Errors
+    /// If it has not synced by then: with what last went wrong.
+    pub async fn wait_for_sync_within(&self, limit: Duration) -> Result<(), NotSynced> {
+        match tokio::time::timeout(limit, self.wait_for_sync()).await {
+            Ok(result) => result,
+            Err(_) => Err(self.core().not_synced()),
+        }
+    }
+
+    /// Reads the copy.
+    pub fn lister(&self) -> Lister<K> {
+        Lister::new(Arc::clone(&self.keeper))
+    }
+
+    /// The copy as it is now, frozen.
+    pub fn snapshot(&self) -> Snapshot<K> {
+        self.core().indexer.snapshot()
+    }
+
+    /// Waits until a snapshot satisfies a condition, and gives it.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time.
+    pub async fn wait_for(&self, condition: impl FnMut(&Snapshot<K>) -> bool) -> Snapshot<K> {
+        self.core().indexer.wait_for(condition).await
+    }
+
+    /// Waits until there is an object with this key, and gives it.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time.
+    pub async fn wait_for_key(&self, key: &ObjectKey) -> Object<K> {
+        loop {
+            let snapshot = self.wait_for(|snapshot| snapshot.contains(key)).await;
+            if let Some(object) = snapshot.get(key) {
+                return object;
+            }
+        }
+    }
+
+    /// Waits until the copy is at a version or newer: to read what one has written.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time.
+    pub async fn wait_for_version(&self, scope: &Scope, version: &ResourceVersion) -> Snapshot<K> {
+        self.core().indexer.wait_for_version(scope, version).await
+    }
+
+    /// Adds an index by label, owner, field path or any function.
+    ///
+    /// # Errors
+    /// If there is an index of this name.
+    pub fn add_index_by(&self, name: &str, by: IndexBy) -> Result<(), IndexError> {
+        self.core().indexer.add_index(name, by)
+    }
+
+    /// Removes an index.
+    ///
+    /// # Errors
+    /// If there is no index of this name.
+    pub fn remove_index(&self, name: &str) -> Result<(), IndexError> {
+        self.core().indexer.remove_index(name)
+    }
+
+    /// The namespaces that are watched; empty for all.
+    pub fn namespaces(&self) -> Vec<String> {
+        self.core().scopes().iter().filter_map(|scope| scope.as_namespace().map(str::to_owned)).collect()
+    }
+
+    /// Watches these namespaces from now on. What is in namespaces no longer watched leaves the copy, and handlers hear of
+    /// it as deleted, final state unknown.
+    ///
+    /// # Errors
+    /// Unless the informer was made with [`InformerOptions::changing_namespaces`].
+    pub async fn set_namespaces<S: AsRef<str>>(
+        &self,
+        namespaces: impl IntoIterator<Item = S>,
+    ) -> Result<(), FixedNamespaces> {
+        let scopes = namespaces.into_iter().map(|namespace| Scope::namespace(namespace.as_ref())).collect();
+        self.keeper.set_scopes(scopes).await
+    }
+
+    /// The same copy, read as another type: a smaller one, a dynamic object, metadata.
+    pub fn read_as<T: View>(&self) -> SharedInformer<T> {
+        SharedInformer::new(Arc::clone(&self.keeper))
+    }
+
+    /// How things stand with the server, for each scope.
+    pub fn status(&self) -> Vec<ReflectorStatus> {
+        self.core().statuses()
+    }
+
+    /// Numbers about every stage.
+    pub fn stats(&self) -> InformerStats {
+        self.keeper.stats()
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        self.keeper.core()
+    }
+}
+
+/// The namespaces of this informer were fixed when it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the namespaces of this informer are fixed, for it may be shared; make it with changing_namespaces()"
+)]
+pub struct FixedNamespaces;
+
+impl<K> Clone for SharedInformer<K> {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.keeper))
+    }
+}
+
+impl<K> std::fmt::Debug for SharedInformer<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedInformer")
+            .field("kind", self.kind())
+            .field("snapshot", &self.snapshot())
+            .finish()
+    }
+}

@@ -1,0 +1,247 @@
+//! What an informer is made of, and its loop: store first, then handlers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, watch};
+
+use super::NotSynced;
+use super::options::{InformerOptions, Shape};
+use crate::Kind;
+use crate::delta_fifo::{Batch, DeltaFifo, Scope};
+use crate::intake::Intake;
+use crate::object::Storage;
+use crate::processor::Processor;
+use crate::reflector::{Reflector, ReflectorStatus, StatusCell};
+use crate::source::ListWatch;
+use crate::stats::{InformerStats, QueueStats, StoreStats};
+use crate::store::Indexer;
+
+/// Makes the source of a scope.
+pub(crate) type SourceOf = Arc<dyn Fn(&Scope) -> Arc<dyn ListWatch> + Send + Sync>;
+
+/// Everything of an informer but its life. Tasks hold this; users hold the [`Keeper`](super::Keeper).
+pub(crate) struct Core {
+    pub(crate) kind: Arc<Kind>,
+    pub(crate) options: InformerOptions,
+    pub(crate) indexer: Arc<Indexer>,
+    pub(crate) fifo: Arc<DeltaFifo>,
+    intake: Arc<Intake>,
+    source: SourceOf,
+    /// Held while the store is written *and* handlers are told, so that who comes in between hears of all, once.
+    processor: Mutex<Processor>,
+    scopes: Mutex<Scopes>,
+    synced: watch::Sender<bool>,
+    /// Told when a handler comes or goes.
+    pub(crate) handlers_changed: Notify,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Scopes {
+    /// Each scope with the status of its reflector.
+    all: Vec<(Scope, Arc<StatusCell>)>,
+    /// The scopes whose first list is in the store.
+    listed: Vec<Scope>,
+}
+
+#[derive(Default)]
+struct Counts {
+    batches: AtomicU64,
+    changes: AtomicU64,
+    ignored: AtomicU64,
+    repairs: AtomicU64,
+    resyncs: AtomicU64,
+}
+
+impl Core {
+    pub(crate) fn new(
+        kind: Arc<Kind>,
+        source: SourceOf,
+        options: InformerOptions,
+        shape: Shape,
+    ) -> Arc<Self> {
+        let indexer = Arc::new(Indexer::new());
+        let intake = Intake {
+            kind: Arc::clone(&kind),
+            cuts: options.cuts(),
+            transform: options.transform.clone(),
+            storage: options.storage,
+            decoder: (options.storage == Storage::Decoded).then_some(shape.decoder),
+            indexes: Arc::clone(&indexer.indexes),
+            state: Arc::clone(&indexer.cell),
+        };
+        let known: Arc<Indexer> = Arc::clone(&indexer);
+        let fifo = DeltaFifo::with_limit(Some(known), options.queue_limit());
+        let all = options.scopes().into_iter().map(|scope| (scope, Arc::default())).collect();
+        Arc::new(Self {
+            kind,
+            indexer,
+            fifo: Arc::new(fifo),
+            intake: Arc::new(intake),
+            source,
+            processor: Mutex::default(),
+            scopes: Mutex::new(Scopes { all, listed: Vec::new() }),
+            synced: watch::Sender::new(false),
+            handlers_changed: Notify::new(),
+            counts: Counts::default(),
+            options,
+        })
+    }
+
+    /// Takes batches until it is dropped.
+    pub(crate) async fn process_loop(&self) {
+        while let Ok(batch) = self.fifo.drain().await {
+            self.process(batch);
+            // A full queue must not starve what else runs on this thread.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// One batch: the store first, then the handlers.
+    pub(crate) fn process(&self, batch: Batch) {
+        let mut processor = self.processor();
+        let initial = !self.has_synced();
+        let listed =
+            batch.replaced.as_ref().filter(|replaced| !replaced.gone).map(|replaced| replaced.scope.clone());
+        let applied = self.indexer.apply(batch, initial);
+        self.counts.batches.fetch_add(1, Ordering::Relaxed);
+        self.counts.changes.fetch_add(applied.notes.len() as u64, Ordering::Relaxed);
+        self.counts.ignored.fetch_add(applied.ignored, Ordering::Relaxed);
+        self.counts.repairs.fetch_add(applied.repairs, Ordering::Relaxed);
+        processor.distribute(&applied.notes);
+        if let Some(scope) = listed {
+            self.listed(&mut processor, scope);
+        }
+    }
+
+    /// A scope's first list is in the store.
+    fn listed(&self, processor: &mut Processor, scope: Scope) {
+        let mut scopes = self.lock_scopes();
+        if !scopes.listed.contains(&scope) {
+            scopes.listed.push(scope);
+        }
+        self.check_synced(processor, &scopes);
+    }
+
+    fn check_synced(&self, processor: &mut Processor, scopes: &Scopes) {
+        if scopes.all.iter().all(|(scope, _)| scopes.listed.contains(scope)) && !self.has_synced() {
+            processor.first_list_complete();
+            self.synced.send_replace(true);
+        }
+    }
+
+    /// Leaves only these scopes, and says which are new.
+    pub(crate) fn set_scopes(&self, wanted: &[Scope]) -> (Vec<Scope>, Vec<Scope>) {
+        let mut processor = self.processor();
+        let mut scopes = self.lock_scopes();
+        let removed: Vec<Scope> = scopes
+            .all
+            .iter()
+            .map(|(scope, _)| scope.clone())
+            .filter(|scope| !wanted.contains(scope))
+            .collect();
+        let added: Vec<Scope> = wanted
+            .iter()
+            .filter(|scope| scopes.all.iter().all(|(known, _)| known != *scope))
+            .cloned()
+            .collect();
+        scopes.all.retain(|(scope, _)| !removed.contains(scope));
+        scopes.listed.retain(|scope| !removed.contains(scope));
+        scopes.all.extend(added.iter().map(|scope| (scope.clone(), Arc::default())));
+        self.check_synced(&mut processor, &scopes);
+        (added, removed)
+    }
+
+    pub(crate) fn reflector(&self, scope: &Scope) -> Reflector {
+        let status = self
+            .lock_scopes()
+            .all
+            .iter()
+            .find(|(known, _)| known == scope)
+            .map(|(_, status)| Arc::clone(status));
+        Reflector::over(
+            (self.source)(scope),
+            Arc::clone(&self.fifo) as Arc<dyn crate::reflector::Sink>,
+            scope.clone(),
+            Arc::clone(&self.intake),
+            self.options.reflector.clone(),
+            status.unwrap_or_default(),
+        )
+    }
+
+    pub(crate) fn scopes(&self) -> Vec<Scope> {
+        self.lock_scopes().all.iter().map(|(scope, _)| scope.clone()).collect()
+    }
+
+    pub(crate) fn statuses(&self) -> Vec<ReflectorStatus> {
+        self.lock_scopes().all.iter().map(|(scope, status)| status.get(scope)).collect()
+    }
+
+    pub(crate) fn mark_stopped(&self) {
+        for (_, status) in &self.lock_scopes().all {
+            status.update(|status| status.phase = crate::reflector::Phase::Stopped);
+        }
+    }
+
+    pub(crate) fn has_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    pub(crate) fn synced(&self) -> watch::Receiver<bool> {
+        self.synced.subscribe()
+    }
+
+    /// What it waits for.
+    pub(crate) fn not_synced(&self) -> NotSynced {
+        let scopes = self.lock_scopes();
+        let waiting = scopes.all.iter().filter(|(scope, _)| !scopes.listed.contains(scope));
+        let why = waiting.map(|(scope, status)| {
+            let status = status.get(scope);
+            let error = status.last_error.unwrap_or_else(|| "no error so far".into());
+            format!("{scope} is {:?} ({error})", status.phase).to_lowercase()
+        });
+        NotSynced { kind: self.kind.to_string(), why: why.collect::<Vec<_>>().join("; ") }
+    }
+
+    pub(crate) fn count_resync(&self) {
+        self.counts.resyncs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stats(&self, running: bool) -> InformerStats {
+        let handlers = self.processor().listeners().iter().map(|listener| listener.stats()).collect();
+        let state = self.indexer.cell.load();
+        InformerStats {
+            kind: self.kind.to_string(),
+            running,
+            has_synced: self.has_synced(),
+            reflectors: self.statuses(),
+            queue: QueueStats { depth: self.fifo.len(), bytes: self.fifo.bytes() },
+            store: StoreStats {
+                objects: state.objects.len(),
+                bytes: state.bytes,
+                versions: state.versions.clone(),
+                indexes: state
+                    .indexes
+                    .iter()
+                    .map(|index| (index.name.to_string(), index.pairs.len()))
+                    .collect(),
+                set_aside: state.all_set_aside().cloned().collect(),
+                batches: self.counts.batches.load(Ordering::Relaxed),
+                changes: self.counts.changes.load(Ordering::Relaxed),
+                ignored: self.counts.ignored.load(Ordering::Relaxed),
+                repairs: self.counts.repairs.load(Ordering::Relaxed),
+                resyncs: self.counts.resyncs.load(Ordering::Relaxed),
+            },
+            handlers,
+        }
+    }
+
+    pub(crate) fn processor(&self) -> MutexGuard<'_, Processor> {
+        self.processor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_scopes(&self) -> MutexGuard<'_, Scopes> {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,232 @@
+//! The life of an informer: it runs while somebody holds it.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{Core, FixedNamespaces, NotSynced, Unfinished, resync};
+use crate::delta_fifo::Scope;
+use crate::stats::InformerStats;
+
+/// Held by every handle. When the last one goes, everything ends.
+pub(crate) struct Keeper {
+    core: Arc<Core>,
+    cancel: CancellationToken,
+    tasks: Arc<Tasks>,
+    run: Mutex<Option<Run>>,
+    running: watch::Sender<bool>,
+}
+
+/// One run, from a start to a stop.
+struct Run {
+    cancel: CancellationToken,
+    tracker: TaskTracker,
+    reflectors: Vec<(Scope, CancellationToken, TaskTracker)>,
+}
+
+impl Keeper {
+    /// The keeper of an informer that belongs to no factory.
+    pub(crate) fn new(core: Arc<Core>) -> Arc<Self> {
+        Self::within(core, &CancellationToken::new(), &Arc::default())
+    }
+
+    /// The keeper of an informer that ends with a factory.
+    pub(crate) fn within(core: Arc<Core>, parent: &CancellationToken, tasks: &Arc<Tasks>) -> Arc<Self> {
+        Arc::new(Self {
+            core,
+            cancel: parent.child_token(),
+            tasks: Arc::clone(tasks),
+            run: Mutex::default(),
+            running: watch::Sender::new(false),
+        })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn start(&self) {
+        let mut run = self.lock();
+        if run.is_some() || self.cancel.is_cancelled() {
+            return;
+        }
+        let mut started =
+            Run { cancel: self.cancel.child_token(), tracker: TaskTracker::new(), reflectors: Vec::new() };
+        let core = Arc::clone(&self.core);
+        self.spawn(&started.cancel, &started.tracker, async move { core.process_loop().await });
+        let core = Arc::clone(&self.core);
+        self.spawn(&started.cancel, &started.tracker, async move { resync::run(&core).await });
+        for scope in self.core.scopes() {
+            self.reflect(&mut started, scope);
+        }
+        *run = Some(started);
+        self.running.send_replace(true);
+    }
+
+    pub(crate) async fn stop(&self) {
+        let Some(run) = self.lock().take() else { return };
+        self.running.send_replace(false);
+        run.cancel.cancel();
+        run.tracker.close();
+        run.tracker.wait().await;
+        self.core.mark_stopped();
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        *self.running.borrow() && !self.cancel.is_cancelled()
+    }
+
+    pub(crate) async fn wait_for_sync(&self) -> Result<(), NotSynced> {
+        let (mut synced, mut running) = (self.core.synced(), self.running.subscribe());
+        tokio::select! {
+            biased;
+            _ = synced.wait_for(|synced| *synced) => Ok(()),
+            () = self.cancel.cancelled() => Err(self.not_running()),
+            _ = running.wait_for(|running| !running) => Err(self.not_running()),
+        }
+    }
+
+    fn not_running(&self) -> NotSynced {
+        NotSynced { kind: self.core.kind.to_string(), why: "it does not run; start() it first".into() }
+    }
+
+    pub(crate) async fn set_scopes(&self, mut scopes: Vec<Scope>) -> Result<(), FixedNamespaces> {
+        if !self.core.options.changing_namespaces {
+            return Err(FixedNamespaces);
+        }
+        scopes.sort();
+        scopes.dedup();
+        let (added, removed) = self.core.set_scopes(&scopes);
+        let ended: Vec<_> = {
+            let mut run = self.lock();
+            let Some(run) = run.as_mut() else {
+                drop(run);
+                self.drop_scopes(&removed);
+                return Ok(());
+            };
+            for scope in added {
+                self.reflect(run, scope);
+            }
+            run.reflectors.extract_if(.., |(scope, _, _)| removed.contains(scope)).collect()
+        };
+        for (_, cancel, tracker) in ended {
+            cancel.cancel();
+            tracker.close();
+            tracker.wait().await;
+        }
+        // Nothing of theirs comes any more, so this is the last word about them.
+        self.drop_scopes(&removed);
+        Ok(())
+    }
+
+    fn drop_scopes(&self, scopes: &[Scope]) {
+        for scope in scopes {
+            self.core.fifo.drop_scope(scope);
+        }
+    }
+
+    fn reflect(&self, run: &mut Run, scope: Scope) {
+        let (cancel, tracker) = (run.cancel.child_token(), TaskTracker::new());
+        let reflector = self.core.reflector(&scope);
+        let work = tracker.track_future(async move { reflector.run().await });
+        self.spawn(&cancel, &run.tracker, work);
+        run.reflectors.push((scope, cancel, tracker));
+    }
+
+    fn spawn(
+        &self,
+        cancel: &CancellationToken,
+        tracker: &TaskTracker,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let cancel = cancel.clone();
+        let work = tracker.track_future(async move {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => {}
+                () = work => {}
+            }
+        });
+        self.tasks.spawn(None, work);
+    }
+
+    /// Runs a handler's deliveries; when everything ends, the callback that runs may return.
+    pub(crate) fn spawn_handler(
+        &self,
+        name: &str,
+        end: impl FnOnce() + Send + 'static,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let cancel = self.cancel.clone();
+        let work = async move {
+            tokio::pin!(work);
+            tokio::select! {
+                biased;
+                () = &mut work => {}
+                () = cancel.cancelled() => {
+                    end();
+                    work.await;
+                }
+            }
+        };
+        self.tasks.spawn(Some(name.to_owned()), work);
+    }
+
+    pub(crate) fn stats(&self) -> InformerStats {
+        self.core.stats(self.is_running())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Run>> {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+/// All tasks of a factory or of one informer, so that a shutdown can wait for them.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    running: Mutex<Vec<(Option<String>, JoinHandle<()>)>>,
+}
+
+impl Tasks {
+    fn spawn(&self, name: Option<String>, work: impl Future<Output = ()> + Send + 'static) {
+        let task = tokio::spawn(work);
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|(_, task)| !task.is_finished());
+        running.push((name, task));
+    }
+
+    /// How many have not ended.
+    pub(crate) fn running(&self) -> usize {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.iter().filter(|(_, task)| !task.is_finished()).count()
+    }
+
+    /// Waits for all of them, so long and no longer; then ends those that are left, and names them.
+    pub(crate) async fn join(&self, limit: Duration) -> Result<(), Unfinished> {
+        let deadline = tokio::time::Instant::now() + limit;
+        let mut handlers = Vec::new();
+        loop {
+            let Some((name, mut task)) = self.running.lock().unwrap_or_else(PoisonError::into_inner).pop()
+            else {
+                break;
+            };
+            if tokio::time::timeout_at(deadline, &mut task).await.is_err() {
+                task.abort();
+                let _ = task.await;
+                handlers.extend(name);
+            }
+        }
+        if handlers.is_empty() { Ok(()) } else { Err(Unfinished { handlers }) }
+    }
+}

@@ -1,0 +1,215 @@
+//! What a source says when it cannot answer.
+
+use std::error::Error;
+use std::time::Duration;
+
+use kube_wire::WireError;
+use serde::Deserialize;
+
+/// A list or watch that failed. Answers the questions a reflector has; `source()` carries the cause.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct SourceError {
+    message: String,
+    code: Option<u16>,
+    reason: String,
+    too_large: bool,
+    retry_after: Option<Duration>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// The part of a `Status` that matters here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    kind: String,
+    message: String,
+    reason: String,
+    code: u16,
+    details: Option<Details>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Details {
+    retry_after_seconds: u64,
+    causes: Option<Vec<Cause>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Cause {
+    reason: String,
+    message: String,
+}
+
+impl SourceError {
+    /// A failure of the connection: refused, reset, timed out, ended too early.
+    pub fn transport(message: impl Into<String>, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { source: Some(cause.into()), ..Self::plain(message) }
+    }
+
+    /// The server's refusal, by HTTP code and body. The body need not be a `Status`.
+    pub fn from_response(code: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
+        match serde_json::from_slice::<Status>(body) {
+            // Every field of a Status is optional, so any JSON object would do: its kind must say it is one.
+            Ok(status) if status.kind == "Status" => Self {
+                code: Some(code),
+                retry_after: retry_after.or(Self::asked_to_wait(&status)),
+                ..Self::from_parsed(&status)
+            },
+            _ => {
+                let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
+                Self { code: Some(code), retry_after, ..Self::plain(format!("HTTP {code}: {}", text.trim())) }
+            }
+        }
+    }
+
+    /// The object of an `ERROR` event.
+    pub fn from_status(status: &[u8]) -> Self {
+        match serde_json::from_slice::<Status>(status) {
+            Ok(status) if status.kind == "Status" => {
+                Self { retry_after: Self::asked_to_wait(&status), ..Self::from_parsed(&status) }
+            }
+            _ => Self::plain("the server ended the watch with an error that cannot be read"),
+        }
+    }
+
+    fn from_parsed(status: &Status) -> Self {
+        let causes =
+            status.details.as_ref().and_then(|details| details.causes.as_deref()).unwrap_or_default();
+        // Three generations of servers say it in three ways.
+        let too_large = causes.iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
+            || causes.iter().any(|cause| cause.message == "Too large resource version")
+            || (status.reason == "Timeout" && status.message.contains("Too large resource version"));
+        let message = if status.code == 0 {
+            status.message.clone()
+        } else {
+            format!("HTTP {}: {}", status.code, status.message)
+        };
+        Self {
+            code: (status.code != 0).then_some(status.code),
+            reason: status.reason.clone(),
+            too_large,
+            ..Self::plain(message)
+        }
+    }
+
+    fn asked_to_wait(status: &Status) -> Option<Duration> {
+        let seconds = status.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds))
+    }
+
+    fn plain(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            code: None,
+            reason: String::new(),
+            too_large: false,
+            retry_after: None,
+            source: None,
+        }
+    }
+
+    /// The HTTP code of the server's refusal; `None` if the server did not get to answer.
+    pub fn code(&self) -> Option<u16> {
+        self.code
+    }
+
+    /// The server's reason in one word, such as `Expired`.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// How long the server asks to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// This error and its causes, on one line.
+    pub(crate) fn with_cause(&self) -> String {
+        let mut text = self.message.clone();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
+
+    /// Whether the version asked for is too old: only a new list helps.
+    pub fn is_expired(&self) -> bool {
+        self.code == Some(410) || matches!(&*self.reason, "Expired" | "Gone")
+    }
+
+    /// Whether the version asked for is newer than the server itself, as after a restore from a backup.
+    pub fn is_version_too_large(&self) -> bool {
+        self.too_large
+    }
+
+    /// Whether there is no such resource (any more): its definition may not be installed.
+    pub fn is_not_found(&self) -> bool {
+        self.code == Some(404)
+    }
+
+    /// Whether the request itself was not understood, such as a parameter that the server does not know.
+    pub fn is_rejected(&self) -> bool {
+        matches!(self.code, Some(400 | 405 | 406 | 415 | 422))
+    }
+
+    /// Whether what was watched can no longer be trusted, so that only a new list helps.
+    pub fn needs_list(&self) -> bool {
+        self.is_expired()
+            || self.is_version_too_large()
+            || self.is_not_found()
+            || self.reason == "StorageReadError"
+    }
+}
+
+impl From<WireError> for SourceError {
+    fn from(error: WireError) -> Self {
+        Self::transport("the answer cannot be read", error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_answers_the_questions() {
+        let expired = SourceError::from_status(
+            br#"{"kind":"Status","message":"too old","reason":"Expired","code":410}"#,
+        );
+        assert!(expired.is_expired() && expired.needs_list());
+        assert_eq!(expired.to_string(), "HTTP 410: too old");
+        let busy =
+            SourceError::from_response(429, br#"{"kind":"Status","details":{"retryAfterSeconds":7}}"#, None);
+        assert_eq!(busy.retry_after(), Some(Duration::from_secs(7)));
+        assert!(!busy.needs_list());
+    }
+
+    #[test]
+    fn too_large_is_recognised_in_three_generations_of_servers() {
+        for body in [
+            r#"{"kind":"Status","reason":"Timeout","message":"Timeout: Too large resource version: 9, current: 1","code":504}"#,
+            r#"{"kind":"Status","reason":"Timeout","details":{"causes":[{"message":"Too large resource version"}]},"code":504}"#,
+            r#"{"kind":"Status","reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"x"}]},"code":504}"#,
+        ] {
+            assert!(SourceError::from_response(504, body.as_bytes(), None).is_version_too_large(), "{body}");
+        }
+        assert!(
+            !SourceError::from_response(504, br#"{"kind":"Status","reason":"Timeout","code":504}"#, None)
+                .needs_list()
+        );
+    }
+
+    #[test]
+    fn a_body_that_is_no_status_is_quoted() {
+        let error = SourceError::from_response(404, b"404 page not found\n", None);
+        assert_eq!(error.to_string(), "HTTP 404: 404 page not found");
+        assert!(error.is_not_found());
+        assert!(SourceError::from_status(b"{}").code().is_none());
+    }
+}

@@ -1,0 +1,212 @@
+//! Writes a batch of changes into the store, and says what handlers must hear of it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use kube_wire::ResourceVersion;
+
+use super::index::IndexSet;
+use super::{Indexer, Slot, State};
+use crate::delta_fifo::{Batch, Delta, DeltaType, Element};
+use crate::event::Owed;
+use crate::intake::panic_text;
+use crate::object::Entry;
+use crate::{ObjectKey, SetAside};
+
+/// How many objects without a readable key are shown at most.
+const NAMELESS_SHOWN: usize = 16;
+
+/// What every handler must hear of one key; of a resync, only those who are due.
+#[derive(Debug, Clone)]
+pub(crate) struct Note {
+    pub(crate) key: ObjectKey,
+    pub(crate) owed: Owed,
+    pub(crate) round: Option<Arc<[u64]>>,
+}
+
+/// What came of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    pub(crate) notes: Vec<Note>,
+    /// Events that said nothing new: repeated, or older than what is stored.
+    pub(crate) ignored: u64,
+    /// What a comparison with the server found that events should have brought.
+    pub(crate) repairs: u64,
+}
+
+impl Note {
+    /// Whether a list at `listed` shows that the cache was wrong about this although it had everything up to `seen`.
+    fn is_repair(&self, seen: &ResourceVersion, listed: &ResourceVersion) -> bool {
+        match &self.owed.now {
+            Some(now) => *now.version() <= *seen,
+            // When it vanished is not known: after `seen`, unless the list is of that very version.
+            None => seen == listed,
+        }
+    }
+}
+
+impl Indexer {
+    /// Writes all of a batch in one step. Readers see all of it or nothing.
+    ///
+    /// `initial` says that what is added was there before any handler.
+    pub(crate) fn apply(&self, mut batch: Batch, initial: bool) -> Applied {
+        // Index functions are the user's and run under no lock; if the set of indexes changes meanwhile, once more.
+        let _writer = loop {
+            let set = self.indexes.load_full();
+            self.index(&mut batch, &set);
+            let mut writer = self.lock();
+            if set.generation == self.indexes.load().generation {
+                if let Some(touched) = &mut writer.touched {
+                    touched.extend(batch.items.iter().map(|(key, _)| key.clone()));
+                }
+                break writer;
+            }
+        };
+        let mut state = State::clone(&self.cell.load());
+        let mut applied = Applied::default();
+        let trusted = batch.replaced.as_ref().is_none_or(|replaced| replaced.trusted);
+        for (key, elements) in batch.items {
+            for element in elements {
+                match element {
+                    Element::Delta(delta) => {
+                        let before = applied.notes.len();
+                        let heard = write(&mut state, &key, delta, initial, trusted);
+                        applied.notes.extend(heard);
+                        applied.ignored += u64::from(applied.notes.len() == before);
+                    }
+                    Element::Aside(aside) => set_aside(&mut state, &key, aside),
+                }
+            }
+        }
+        if let Some((seen, listed)) = batch.replaced.as_ref().and_then(|replaced| replaced.verifies.as_ref())
+        {
+            let repairs = applied.notes.iter().filter(|note| note.is_repair(seen, listed));
+            applied.repairs = repairs.count() as u64;
+        }
+        if let Some(replaced) = batch.replaced {
+            state.nameless.clear();
+            if replaced.gone {
+                state.versions.retain(|(scope, _)| *scope != replaced.scope);
+            }
+        }
+        state.nameless.extend(batch.nameless.into_iter().map(Arc::new));
+        let surplus = state.nameless.len().saturating_sub(NAMELESS_SHOWN);
+        state.nameless.drain(..surplus);
+        for (scope, version) in batch.versions {
+            state.set_version(&scope, version);
+        }
+        self.publish(state);
+        applied
+    }
+
+    /// Works out index values that are missing or were worked out for another set of indexes.
+    fn index(&self, batch: &mut Batch, set: &IndexSet) {
+        let state = self.cell.load();
+        for (key, elements) in &mut batch.items {
+            for element in elements {
+                let Element::Delta(delta) = element else { continue };
+                let known = || {
+                    state
+                        .objects
+                        .get(key.as_str())
+                        .is_some_and(|slot| Arc::ptr_eq(&slot.entry, &delta.object))
+                };
+                let wanted = !matches!(delta.kind, DeltaType::Deleted | DeltaType::Sync);
+                if !wanted || delta.values.generation == set.generation || known() {
+                    continue;
+                }
+                match values(set, &delta.object) {
+                    Ok(values) => delta.values = values,
+                    Err(problem) => {
+                        *element = Element::Aside(SetAside {
+                            key: Some(key.clone()),
+                            version: Some(delta.object.version().clone()),
+                            problem,
+                            wrong_kind: false,
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn write_one(&self, key: ObjectKey, object: Option<Arc<Entry>>) -> Option<Arc<Entry>> {
+        let before = self.cell.load().objects.get(key.as_str()).map(|slot| Arc::clone(&slot.entry));
+        let delta = match (&before, object) {
+            (_, Some(object)) => Delta::new(DeltaType::Replaced, object),
+            (Some(before), None) => Delta::new(DeltaType::Deleted, Arc::clone(before)),
+            (None, None) => return None,
+        };
+        self.apply(Batch { items: vec![(key, vec![Element::Delta(delta)])], ..Batch::default() }, false);
+        before
+    }
+}
+
+/// Works out all index values of an object; a panic in an index function becomes an error.
+pub(super) fn values(set: &IndexSet, entry: &Arc<Entry>) -> Result<super::IndexValues, String> {
+    catch_unwind(AssertUnwindSafe(|| set.values(entry)))
+        .unwrap_or_else(|panic| Err(format!("an index function panicked: {}", panic_text(&*panic))))
+}
+
+/// Writes one change and says what handlers must hear.
+///
+/// | change | store has nothing | same uid, same version | same uid, other version | another uid |
+/// | --- | --- | --- | --- | --- |
+/// | added, updated, replaced | add | nothing | update | delete (missed), add |
+/// | deleted | nothing | delete | delete | delete, if it is not older |
+/// | sync | nothing | update, to those due | update, to those due | update, to those due |
+///
+/// An event that is older than what is stored is a repetition, and says nothing.
+fn write(state: &mut State, key: &ObjectKey, delta: Delta, initial: bool, trusted: bool) -> Option<Note> {
+    let note = |owed, round| Some(Note { key: key.clone(), owed, round });
+    let old = state.objects.get(key.as_str()).map(|slot| (Arc::clone(&slot.entry), slot.stale));
+    if delta.kind == DeltaType::Sync {
+        // The store's own object, whatever came round: nothing goes back in time.
+        let (now, _) = old?;
+        return note(Owed::update(Arc::clone(&now), now), delta.round);
+    }
+    let new = delta.object;
+    if delta.kind == DeltaType::Deleted {
+        let (old, _) = old?;
+        if old.uid() != new.uid() && *new.version() < *old.version() {
+            return None;
+        }
+        state.remove(key);
+        state.set_aside.remove(key);
+        return note(Owed::delete(old, new, delta.final_state_unknown), None);
+    }
+    state.set_aside.remove(key);
+    let slot = Slot { entry: Arc::clone(&new), values: delta.values, stale: false };
+    let Some((old, stale)) = old else {
+        state.insert(slot);
+        return note(Owed::add(new, initial), None);
+    };
+    if old.uid() == new.uid() {
+        if trusted && old.is_same_version(&new) && !stale {
+            return None;
+        }
+        let event = delta.kind != DeltaType::Replaced;
+        if event && *new.version() < *old.version() {
+            return None;
+        }
+        state.insert(slot);
+        if trusted && old.is_same_version(&new) {
+            return None;
+        }
+        return note(Owed::update(old, new), None);
+    }
+    if delta.kind != DeltaType::Replaced && *new.version() < *old.version() {
+        return None;
+    }
+    state.insert(slot);
+    note(Owed::recreate(old, new), None)
+}
+
+/// Keeps the old value, marked, and shows what is wrong with the new one.
+fn set_aside(state: &mut State, key: &ObjectKey, aside: SetAside) {
+    if let Some(slot) = state.objects.get(key.as_str()).filter(|slot| !slot.stale) {
+        let slot = Slot { stale: true, ..slot.clone() };
+        state.insert(slot);
+    }
+    state.set_aside.insert(key.clone(), Arc::new(aside));
+}

@@ -1,0 +1,125 @@
+//! Indexes: from an object to the values it is found by.
+
+use std::sync::Arc;
+
+use kube_wire::FieldPath;
+
+use crate::object::{Entry, Object, View};
+
+/// What an index is made from.
+///
+/// Values are worked out once, when an object arrives, and kept beside it.
+#[derive(Clone)]
+pub struct IndexBy(Arc<Extract>);
+
+type Extract = dyn Fn(&Arc<Entry>) -> Result<Vec<String>, String> + Send + Sync;
+
+impl IndexBy {
+    /// The value of a label. Objects without it are not in the index.
+    pub fn label(key: impl Into<String>) -> Self {
+        let key = key.into();
+        Self::metadata(move |entry| entry.label(&key).map(str::to_owned).into_iter().collect())
+    }
+
+    /// The uids of an object's owners.
+    pub fn owner() -> Self {
+        Self::metadata(|entry| entry.owners().iter().map(|owner| owner.uid.to_string()).collect())
+    }
+
+    /// What stands at a field, read from the bytes without decoding.
+    pub fn field(path: FieldPath) -> Self {
+        Self::metadata(move |entry| entry.texts(&path))
+    }
+
+    /// Anything in the metadata, which is read without decoding.
+    pub fn metadata(values: impl Fn(&Entry) -> Vec<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(move |entry| Ok(values(entry))))
+    }
+
+    /// Anything in the object as a `K`, which is decoded once on arrival if the function asks for it.
+    ///
+    /// An object that cannot be decoded is set aside if the function asks for it all the same.
+    pub fn object<K: View, I>(values: impl Fn(&Object<K>) -> I + Send + Sync + 'static) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        Self(Arc::new(move |entry| {
+            let object = Object::<K>::new(Arc::clone(entry));
+            let values = values(&object).into_iter().map(Into::into).collect();
+            object.failure().map_or(Ok(values), |error| Err(error.to_string()))
+        }))
+    }
+}
+
+impl std::fmt::Debug for IndexBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("IndexBy")
+    }
+}
+
+/// The number of an index, and a value in it.
+type IndexValue = (u32, Arc<str>);
+
+/// The values one object has in all indexes of a set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct IndexValues {
+    /// Which set of indexes they were worked out for.
+    pub(crate) generation: u32,
+    pub(crate) values: Option<Arc<[IndexValue]>>,
+}
+
+impl IndexValues {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &IndexValue> {
+        self.values.iter().flat_map(|values| values.iter())
+    }
+}
+
+/// The indexes of a cache at one time. A new set is made when one is added or removed.
+#[derive(Debug, Default)]
+pub(crate) struct IndexSet {
+    pub(crate) generation: u32,
+    pub(crate) indexes: Vec<IndexDef>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct IndexDef {
+    pub(crate) id: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) by: IndexBy,
+}
+
+impl IndexSet {
+    /// Works out all values of an object. User code runs inside.
+    pub(crate) fn values(&self, entry: &Arc<Entry>) -> Result<IndexValues, String> {
+        let mut all = Vec::new();
+        for index in &self.indexes {
+            let mut values = (index.by.0)(entry)?;
+            values.sort_unstable();
+            values.dedup();
+            all.extend(values.into_iter().map(|value| (index.id, Arc::from(value))));
+        }
+        let values = (!all.is_empty()).then(|| all.into());
+        Ok(IndexValues { generation: self.generation, values })
+    }
+
+    pub(crate) fn id(&self, name: &str) -> Option<u32> {
+        self.indexes.iter().find(|index| *index.name == *name).map(|index| index.id)
+    }
+
+    pub(crate) fn with(&self, name: &str, by: IndexBy) -> Option<Self> {
+        if self.id(name).is_some() {
+            return None;
+        }
+        // The generation serves as the id: both only ever grow.
+        let generation = self.generation + 1;
+        let mut indexes = self.indexes.clone();
+        indexes.push(IndexDef { id: generation, name: name.into(), by });
+        Some(Self { generation, indexes })
+    }
+
+    pub(crate) fn without(&self, name: &str) -> Option<Self> {
+        let indexes: Vec<_> = self.indexes.iter().filter(|index| *index.name != *name).cloned().collect();
+        (indexes.len() < self.indexes.len()).then_some(Self { generation: self.generation + 1, indexes })
+    }
+}

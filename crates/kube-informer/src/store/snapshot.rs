@@ -1,0 +1,335 @@
+//! A frozen view of a store, and the questions one can ask of it.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use kube_wire::selector::SelectorError;
+use kube_wire::{LabelSelector, ResourceVersion};
+
+use super::{IndexError, Slot, State};
+use crate::delta_fifo::Scope;
+use crate::object::{Entry, Object};
+use crate::{ObjectKey, SetAside};
+
+/// How many objects an owned iteration takes from the store at a time.
+const CHUNK: usize = 64;
+
+/// A store as it was at one moment: objects and all indexes at one version. It never changes.
+///
+/// Taking one costs the same whatever the size. Holding one keeps the objects in it alive, not the informer.
+pub struct Snapshot<K> {
+    state: Arc<State>,
+    view: PhantomData<fn() -> K>,
+}
+
+/// A choice of objects from one snapshot, in key order (within an index value, too).
+///
+/// Made by [`Snapshot`] or [`Lister`](crate::lister::Lister), narrowed by its methods, read by iterating.
+pub struct Query<K> {
+    state: Arc<State>,
+    namespace: Option<String>,
+    selector: LabelSelector,
+    index: Option<(Arc<str>, String)>,
+    view: PhantomData<fn() -> K>,
+}
+
+/// Iterates over the objects of a [`Query`] and owns what it needs.
+pub struct Objects<K> {
+    query: Query<K>,
+    ready: VecDeque<Object<K>>,
+    last: Option<ObjectKey>,
+    done: bool,
+}
+
+impl<K> Snapshot<K> {
+    pub(crate) fn new(state: Arc<State>) -> Self {
+        Self { state, view: PhantomData }
+    }
+
+    /// The object with this key: `namespace/name`, or `name` where there are no namespaces.
+    pub fn get(&self, key: impl AsRef<str>) -> Option<Object<K>> {
+        self.state.objects.get(key.as_ref()).map(|slot| Object::new(Arc::clone(&slot.entry)))
+    }
+
+    /// Whether there is an object with this key.
+    pub fn contains(&self, key: impl AsRef<str>) -> bool {
+        self.state.objects.contains_key(key.as_ref())
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.state.objects.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.state.objects.is_empty()
+    }
+
+    /// How many bytes the bodies of all objects take.
+    pub fn bytes(&self) -> usize {
+        self.state.bytes
+    }
+
+    /// The version of the server that this shows. `None` before the first list, and where several scopes each have their
+    /// own: see [`version_of`](Self::version_of).
+    pub fn version(&self) -> Option<&ResourceVersion> {
+        match &*self.state.versions {
+            [(_, version)] => Some(version),
+            _ => None,
+        }
+    }
+
+    /// The version of one scope.
+    pub fn version_of(&self, scope: &Scope) -> Option<&ResourceVersion> {
+        self.state.version(scope)
+    }
+
+    /// All objects, borrowed, in key order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Entry>> {
+        self.state.objects.values().map(|slot| &slot.entry)
+    }
+
+    /// Everything, to be narrowed down.
+    pub fn query(&self) -> Query<K> {
+        Query {
+            state: Arc::clone(&self.state),
+            namespace: None,
+            selector: LabelSelector::default(),
+            index: None,
+            view: PhantomData,
+        }
+    }
+
+    /// The objects of one namespace.
+    pub fn namespace(&self, namespace: impl Into<String>) -> Query<K> {
+        self.query().namespace(namespace)
+    }
+
+    /// The objects whose labels satisfy a selector, such as `app=web,tier in (front, back),!legacy`.
+    ///
+    /// # Errors
+    /// If the selector cannot be read.
+    pub fn matching(&self, selector: &str) -> Result<Query<K>, SelectorError> {
+        self.query().matching(selector)
+    }
+
+    /// The objects that have a value in an index.
+    ///
+    /// # Errors
+    /// If there is no index of this name.
+    pub fn by_index(&self, index: &str, value: impl Into<String>) -> Result<Query<K>, IndexError> {
+        self.query().by_index(index, value)
+    }
+
+    /// The distinct values of an index, in order.
+    ///
+    /// # Errors
+    /// If there is no index of this name.
+    pub fn index_values(&self, index: &str) -> Result<Vec<String>, IndexError> {
+        let index = self.state.index(index).ok_or_else(|| IndexError::Unknown(index.to_owned()))?;
+        Ok(index.values().map(str::to_owned).collect())
+    }
+
+    /// Objects that could not be read, and why.
+    pub fn set_aside(&self) -> impl Iterator<Item = &SetAside> {
+        self.state.all_set_aside()
+    }
+
+    /// Whether the server has a newer state of this object, which could not be read.
+    pub fn is_stale(&self, key: impl AsRef<str>) -> bool {
+        self.state.objects.get(key.as_ref()).is_some_and(|slot| slot.stale)
+    }
+
+    /// The same moment, read as another type.
+    pub fn read_as<T>(&self) -> Snapshot<T> {
+        Snapshot::new(Arc::clone(&self.state))
+    }
+
+    /// Checks that every index says what its objects say, and that objects stand under their own keys. For tests.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        let mut bytes = 0;
+        for (key, slot) in &self.state.objects {
+            bytes += slot.entry.size();
+            if key != slot.entry.key() {
+                return Err(format!("{} stands under the key {key}", slot.entry.key()));
+            }
+        }
+        if bytes != self.state.bytes {
+            return Err(format!("{bytes} bytes counted as {}", self.state.bytes));
+        }
+        for index in &self.state.indexes {
+            let mut said: Vec<_> = Vec::new();
+            for (key, slot) in &self.state.objects {
+                let values = slot.values.iter().filter(|(id, _)| *id == index.id);
+                said.extend(values.map(|(_, value)| (value.to_string(), key.clone())));
+            }
+            said.sort();
+            let has: Vec<_> =
+                index.pairs.keys().map(|pair| (pair.value.to_string(), pair.key.clone())).collect();
+            if said != has {
+                return Err(format!("index {} has {has:?}, its objects say {said:?}", index.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<K> Query<K> {
+    /// Only objects of this namespace.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Only objects whose labels satisfy a selector.
+    ///
+    /// # Errors
+    /// If the selector cannot be read.
+    pub fn matching(self, selector: &str) -> Result<Self, SelectorError> {
+        Ok(self.matching_selector(selector.parse()?))
+    }
+
+    /// Only objects whose labels satisfy a selector that was read before.
+    pub fn matching_selector(mut self, selector: LabelSelector) -> Self {
+        self.selector = selector;
+        self
+    }
+
+    /// Only objects that have a value in an index.
+    ///
+    /// # Errors
+    /// If there is no index of this name.
+    pub fn by_index(mut self, index: &str, value: impl Into<String>) -> Result<Self, IndexError> {
+        let found = self.state.index(index).ok_or_else(|| IndexError::Unknown(index.to_owned()))?;
+        self.index = Some((Arc::clone(&found.name), value.into()));
+        Ok(self)
+    }
+
+    /// The object with this name, if it is one of these.
+    pub fn get(&self, name: &str) -> Option<Object<K>> {
+        let key = ObjectKey::new(self.namespace.as_deref().unwrap_or_default(), name);
+        let slot = self.state.objects.get(key.as_str())?;
+        let in_index = self.index.as_ref().is_none_or(|(index, value)| {
+            self.state.index(index).is_some_and(|index| index.keys(value).any(|found| *found == key))
+        });
+        (in_index && slot.entry.matches(&self.selector)).then(|| Object::new(Arc::clone(&slot.entry)))
+    }
+
+    /// The objects, borrowed, without copying anything.
+    pub fn iter(&self) -> Box<dyn Iterator<Item = &Arc<Entry>> + '_> {
+        self.iter_after(None)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        match (&self.namespace, &self.index) {
+            (None, None) if self.selector.is_empty() => self.state.objects.len(),
+            _ => self.iter().count(),
+        }
+    }
+
+    /// At most `limit` of them, after the object with the key `after`: pages in key order that can be resumed.
+    pub fn page(&self, after: Option<&ObjectKey>, limit: usize) -> Vec<Object<K>> {
+        self.iter_after(after).take(limit).map(|entry| Object::new(Arc::clone(entry))).collect()
+    }
+
+    /// All of them as handles.
+    pub fn list(&self) -> Vec<Object<K>> {
+        self.page(None, usize::MAX)
+    }
+
+    fn iter_after<'a>(&'a self, after: Option<&ObjectKey>) -> Box<dyn Iterator<Item = &'a Arc<Entry>> + 'a> {
+        let chosen = move |entry: &&Arc<Entry>| entry.matches(&self.selector);
+        let in_namespace =
+            move |key: &ObjectKey| self.namespace.is_none() || self.namespace.as_deref() == key.namespace();
+        if let Some((index, value)) = &self.index {
+            let after = after.cloned();
+            let keys = self.state.index(index).into_iter().flat_map(move |index| index.keys(value));
+            let keys =
+                keys.filter(move |key| in_namespace(key) && after.as_ref().is_none_or(|after| *key > after));
+            let entries = keys.filter_map(|key| self.state.objects.get(key.as_str())).map(|slot| &slot.entry);
+            return Box::new(entries.filter(chosen));
+        }
+        let start = match (after, &self.namespace) {
+            (Some(after), _) => Bound::Excluded(after.as_str().to_owned()),
+            (None, Some(namespace)) => Bound::Included(format!("{namespace}/")),
+            (None, None) => Bound::Unbounded,
+        };
+        let from: Bound<&str> = start.as_ref().map(String::as_str);
+        let range = self.state.objects.range(from, Bound::Unbounded);
+        let range = range.skip_while(move |(key, _)| !in_namespace(key) && after_is_before(self, key));
+        let range = range.take_while(move |(key, _)| in_namespace(key));
+        Box::new(range.map(|(_, Slot { entry, .. })| entry).filter(chosen))
+    }
+}
+
+/// Whether a key stands before the query's namespace: a page asked for after a key of an earlier namespace.
+fn after_is_before<K>(query: &Query<K>, key: &ObjectKey) -> bool {
+    query.namespace.as_ref().is_some_and(|namespace| *key.as_str() < *format!("{namespace}/"))
+}
+
+impl<'a, K> IntoIterator for &'a Query<K> {
+    type Item = &'a Arc<Entry>;
+    type IntoIter = Box<dyn Iterator<Item = &'a Arc<Entry>> + 'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<K> IntoIterator for Query<K> {
+    type Item = Object<K>;
+    type IntoIter = Objects<K>;
+
+    fn into_iter(self) -> Objects<K> {
+        Objects { query: self, ready: VecDeque::new(), last: None, done: false }
+    }
+}
+
+impl<K> Iterator for Objects<K> {
+    type Item = Object<K>;
+
+    fn next(&mut self) -> Option<Object<K>> {
+        if self.ready.is_empty() && !self.done {
+            self.ready = self.query.page(self.last.as_ref(), CHUNK).into();
+            self.done = self.ready.len() < CHUNK;
+            self.last = self.ready.back().map(|object| object.key().clone());
+        }
+        self.ready.pop_front()
+    }
+}
+
+impl<K> Clone for Snapshot<K> {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.state))
+    }
+}
+
+impl<K> std::fmt::Debug for Snapshot<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("objects", &self.len())
+            .field("versions", &self.state.versions)
+            .finish()
+    }
+}
+
+impl<K> std::fmt::Debug for Query<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Query")
+            .field("namespace", &self.namespace)
+            .field("selector", &self.selector.to_string())
+            .field("index", &self.index)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K> std::fmt::Debug for Objects<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Objects").field("query", &self.query).finish_non_exhaustive()
+    }
+}
