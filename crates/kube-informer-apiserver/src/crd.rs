@@ -63,6 +63,17 @@ pub(crate) fn prepare(clock: &Clock, object: &mut Object) -> Answer<()> {
     Ok(())
 }
 
+/// The scope of a kind stays: its objects are stored by it.
+pub(crate) fn check_update(before: &Object, after: &Object) -> Answer<()> {
+    let scope = text_at(after, &["spec", "scope"]);
+    if scope == text_at(before, &["spec", "scope"]) {
+        return Ok(());
+    }
+    let cause = Cause::invalid("spec.scope", &json!(scope), "field is immutable");
+    let name = text_at(after, &["metadata", "name"]);
+    Err(Status::invalid(GROUP, "CustomResourceDefinition", name, &[cause]))
+}
+
 /// Serves the kind of a definition that was prepared.
 pub(crate) fn define(store: &mut Store, object: &Object) -> Answer<()> {
     let kind = kind(object);

@@ -48,6 +48,7 @@ mod object;
 mod options;
 mod patch;
 mod pods;
+mod pretty;
 mod read;
 pub mod request;
 mod reviews;

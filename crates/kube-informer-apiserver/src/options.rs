@@ -80,6 +80,8 @@ impl ListOptions {
             (None, _) => Version::Latest,
             (Some(0), _) => Version::Any,
             (Some(revision), "Exact") => Version::Exact(revision),
+            // Pages have always been read at the very version that was asked for.
+            (Some(revision), "") if limit > 0 => Version::Exact(revision),
             (Some(revision), _) => Version::AtLeast(revision),
         };
         let token = token.map(Continue::decode).transpose()?;

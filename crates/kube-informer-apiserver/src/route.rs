@@ -37,6 +37,11 @@ pub(crate) async fn route(core: &Arc<Core>, info: RequestInfo, parts: Parts, bod
     match verb {
         Verb::Get => read::get(core, &call).await,
         Verb::List => list::list(core, &call).await,
+        // Clients that try a WebSocket first fall back to a plain watch, but only if they are refused.
+        Verb::Watch if call.headers.contains_key(header::UPGRADE) => {
+            let why = "watches are not served over WebSockets: ask without the Upgrade header";
+            Err(Status::new(503, "ServiceUnavailable", why))
+        }
         Verb::Watch => watch::watch(core, call).await,
         Verb::Create if reviews::is_review(&call) => reviews::answer(&call),
         Verb::Create if call.kind.is("", "bindings") => pods::bind(core, &call),

@@ -17,6 +17,7 @@ use crate::builder::Builder;
 use crate::core::Core;
 use crate::counters::{Counted, Stats};
 use crate::faults::{Connection, Faults};
+use crate::pretty;
 use crate::request::{RequestInfo, Verb};
 use crate::route;
 use crate::status::{Answer, Status};
@@ -146,7 +147,11 @@ where
 {
     let info = RequestInfo::parse(request.method(), request.uri());
     let counters = core.counters.request(&route::resource_id(core, &info), &info);
-    let response = limited(core, info, request).await.unwrap_or_else(|status| status.into_response());
+    let for_people = pretty::is_wanted(&info, request.headers());
+    let mut response = limited(core, info, request).await.unwrap_or_else(|status| status.into_response());
+    if for_people {
+        response = pretty::indent(response).await;
+    }
     response.map(|body| Counted::new(body, counters).boxed_unsync())
 }
 

@@ -70,6 +70,7 @@ pub(crate) fn replace(
         return Err(Status::invalid(&kind.group, &kind.kind, call.name(), &causes));
     }
     if crd::is_definition(kind) && call.info.subresource.is_none() {
+        crd::check_update(&before, &object)?;
         crd::prepare(&core.clock, &mut object)?;
     }
     if kind.has_generation() && spec_changed(&before, &object) {
@@ -110,7 +111,7 @@ fn check_version(call: &Call, old: &Stored, metadata: &Object, before: &Object) 
         return Err(Status::conflict(&kind.group, &kind.resource, name, &why));
     }
     let version = text(metadata, "resourceVersion");
-    if version.is_empty() {
+    if matches!(version, "" | "0") {
         // Custom kinds want to know what they replace.
         if kind.custom.is_some() {
             let cause =
@@ -211,12 +212,6 @@ fn check_finalizers(call: &Call, before: &Object, object: &Object) -> Answer<()>
 
 /// Whether anything but metadata and status differs.
 fn spec_changed(before: &Object, after: &Object) -> bool {
-    let rest = |object: &Object| {
-        let mut object = object.clone();
-        for name in ["kind", "apiVersion", "metadata", "status"] {
-            object.remove(name);
-        }
-        object
-    };
-    rest(before) != rest(after)
+    let counts = |name: &&String| !matches!(name.as_str(), "kind" | "apiVersion" | "metadata" | "status");
+    before.keys().chain(after.keys()).filter(counts).any(|name| before.get(name) != after.get(name))
 }

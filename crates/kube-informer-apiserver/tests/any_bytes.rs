@@ -211,16 +211,18 @@ fn body(random: &mut Rng) -> Vec<u8> {
         }),
         _ => return value(random, 5).to_string().into_bytes(),
     };
-    if random.bool() {
+    match random.u8(..4) {
         // One part is something else.
-        let part = pick(random, &["metadata", "spec", "data", "kind", "apiVersion", "status"]);
-        object[part] = value(random, 3);
-    } else if random.bool() {
-        let part = pick(
-            random,
-            &["name", "labels", "finalizers", "ownerReferences", "annotations", "namespace", "uid"],
-        );
-        object["metadata"][part] = value(random, 3);
+        0 | 1 => {
+            let part = pick(random, &["metadata", "spec", "data", "kind", "apiVersion", "status"]);
+            object[part] = value(random, 3);
+        }
+        2 => {
+            let parts =
+                ["name", "labels", "finalizers", "ownerReferences", "annotations", "namespace", "uid"];
+            object["metadata"][pick(random, &parts)] = value(random, 3);
+        }
+        _ => {}
     }
     object.to_string().into_bytes()
 }

@@ -136,3 +136,17 @@ async fn a_dropped_watch_frees_everything() {
     drop(body);
     assert_eq!(server.stats().open_watches, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn people_get_it_indented() {
+    let server = server();
+    let path = "/api/v1/namespaces/default";
+    assert!(!get(&server, path).await.bytes.contains(&b'\n'));
+    for (query, agent, lines) in
+        [("?pretty=true", "x", true), ("", "curl/8.5.0", true), ("?pretty=false", "curl/8.5.0", false)]
+    {
+        let answer = send_with(&server, "GET", &format!("{path}{query}"), &[("user-agent", agent)], "").await;
+        assert_eq!(answer.bytes.starts_with(b"{\n  \"kind\": \"Namespace\",\n"), lines, "{query} {agent}");
+        assert_eq!(answer.json()["metadata"]["name"], "default");
+    }
+}

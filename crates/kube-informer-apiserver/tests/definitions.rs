@@ -166,4 +166,11 @@ async fn a_definition_must_make_sense() {
     for bad in [wrong_name, two, scope, nothing, odd] {
         assert_eq!(send(&server, "POST", DEFINITIONS, &bad).await.code, 422, "{bad}");
     }
+    let mut made = create(&server, DEFINITIONS, &definition()).await;
+    made["spec"]["scope"] = json!("Cluster");
+    assert_eq!(
+        send(&server, "PUT", &format!("{DEFINITIONS}/foos.x.io"), &made).await.code,
+        422,
+        "the scope stays"
+    );
 }

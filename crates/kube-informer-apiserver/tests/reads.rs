@@ -128,6 +128,7 @@ async fn versions_say_how_fresh_a_list_must_be() {
     assert_eq!(names(&format!("resourceVersion={old}")).await, ["a", "b"]);
     assert_eq!(names(&format!("resourceVersion={old}&resourceVersionMatch=NotOlderThan")).await, ["a", "b"]);
     assert_eq!(names(&format!("resourceVersion={old}&resourceVersionMatch=Exact")).await, ["a"]);
+    assert_eq!(names(&format!("resourceVersion={old}&limit=5")).await, ["a"], "pages are exact");
     let exact = get(&server, &format!("{MAPS}?resourceVersion={old}&resourceVersionMatch=Exact")).await;
     assert_eq!(exact.version(), old);
 }

@@ -193,6 +193,14 @@ async fn watchers_share_one_encoding() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn web_sockets_are_refused_so_that_clients_fall_back() {
+    let server = server();
+    let headers = [("upgrade", "websocket"), ("connection", "Upgrade")];
+    let refused = send_with(&server, "GET", &format!("{MAPS}?watch=true"), &headers, "").await;
+    assert_eq!((refused.code, refused.json()["kind"].as_str()), (503, Some("Status")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_old_watch_paths_still_work() {
     let server = server();
     create(&server, MAPS, &config_map("a")).await;
