@@ -100,7 +100,8 @@ impl Faults {
 
     /// Adds a rule at run time, to be asked after those before it.
     ///
-    /// Watches that are open meet it too, at once if it needs no event. In the script it holds from now on.
+    /// Watches that are open meet it too, at once if it needs no event; but nobody looks for events in one that was
+    /// compressed from the start. In the script it holds from now on.
     pub fn inject(&self, rule: Rule) {
         let from = rule.from.max(self.now());
         self.book().add(rule.from(from));

@@ -1,8 +1,9 @@
 //! One request, as rules look at it.
 
-use http::{HeaderMap, Request, header};
+use http::Request;
 
 use super::fault::Fault;
+use crate::negotiate::accepts_gzip;
 use crate::{RequestInfo, Verb};
 
 /// What is known of one request.
@@ -61,19 +62,11 @@ impl Call {
                 let exact = self.info.param("resourceVersionMatch") == Some("Exact");
                 !version.is_empty() && !exact && self.info.param("continue").is_none_or(str::is_empty)
             }
-            // A watch from a version starts there, wherever the replica is.
-            Some(Verb::Watch) => version == "0",
+            // A watch from a version starts there, wherever the replica is; a streaming list may be any state since then.
+            Some(Verb::Watch) => version == "0" || (self.info.is_streaming_list() && !version.is_empty()),
             _ => false,
         }
     }
-}
-
-fn accepts_gzip(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(header::ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|coding| {
-        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
-        name.trim() == "gzip" && weight.trim() != "q=0"
-    })
 }
 
 #[cfg(test)]
@@ -100,6 +93,10 @@ mod tests {
             ("/api/v1/pods?watch=true&resourceVersion=0", true),
             ("/api/v1/pods?watch=true&resourceVersion=7", false),
             ("/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", false),
+            (
+                "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=7",
+                true,
+            ),
         ] {
             assert_eq!(call(uri).can_meet(&stale), expected, "{uri}");
         }

@@ -119,8 +119,12 @@ impl Rule {
     }
 
     /// When so many events of a watch (bookmarks are some) or items of a list have passed.
+    ///
+    /// It changes nothing for a fault before the answer, where no event can have passed; in a script it is an error there.
     pub fn after_events(mut self, events: u64) -> Self {
-        self.after_events = events;
+        if self.fault.stage() != Stage::Request {
+            self.after_events = events;
+        }
         self
     }
 

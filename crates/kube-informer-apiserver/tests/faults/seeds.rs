@@ -1,9 +1,11 @@
 //! The same seed and the same requests: the same faults.
 
+use http::Request;
+use kube_client::client::Body;
 use kube_informer_apiserver::ApiServer;
 use kube_informer_apiserver::faults::{Fault, Faults, Injected, Rule, Script};
 
-use crate::cluster::{Cluster, PODS, WATCH};
+use crate::cluster::{Cluster, PODS, STREAMING, WATCH};
 
 const RULES: &str = "\
     any: refuse probability 0.05\n\
@@ -15,6 +17,12 @@ const RULES: &str = "\
     watch: lost-event probability 0.1\n\
     watch: duplicate-event probability 0.1\n\
     list: bad-body probability 0.1\n";
+
+/// A list that may be stale.
+const CACHED: &str = "/api/v1/namespaces/default/pods?resourceVersion=0";
+
+/// How many sets of rules are drawn.
+const SEEDS: u64 = 25;
 
 fn cluster(faults: &Faults) -> Cluster {
     let epoch = "2026-11-01T00:00:00Z".parse().unwrap();
@@ -35,7 +43,7 @@ async fn work(cluster: &Cluster) -> Vec<String> {
         );
         let made = cluster.send(http::Method::POST, PODS, &pod).await;
         heard.push(format!("{:?}", made.map(|answer| answer.status)));
-        for uri in [PODS, WATCH] {
+        for uri in [PODS, WATCH, CACHED, STREAMING] {
             heard.push(match cluster.get(uri).await {
                 Err(end) => format!("{end:?}"),
                 Ok(mut answer) => {
@@ -87,22 +95,55 @@ async fn what_was_injected_replays_without_chance() {
     assert_eq!(without_rules(again.log()), without_rules(faults.log()));
 }
 
+/// A simulation that draws from `Fault::ALL_KINDS` gets what it draws: no kind needs more than a rule that names it.
+#[tokio::test(start_paused = true)]
+async fn every_kind_befalls_ordinary_requests() {
+    for kind in Fault::ALL_KINDS {
+        let cluster = Cluster::new().await;
+        cluster.faults.inject(Rule::on(kind));
+        for uri in [PODS, WATCH, STREAMING] {
+            let request = Request::get(uri).header("accept-encoding", "gzip").body(Body::empty()).unwrap();
+            if let Ok(mut answer) = cluster.request(request).await {
+                answer.read().await;
+            }
+        }
+        assert!(cluster.faults.count(kind) > 0, "{kind}");
+    }
+}
+
 /// Whatever is thrown at it, the server itself stays whole: no panic, and all is well when the faults stop.
 #[tokio::test(start_paused = true)]
 async fn any_faults_at_all_leave_the_server_whole() {
-    for seed in 0..40 {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let faults = Faults::seeded(seed);
-        for _ in 0..random.usize(1..8) {
-            let kind = Fault::ALL_KINDS[random.usize(..Fault::ALL_KINDS.len())];
-            faults.inject(any_rule(kind, &mut random));
-        }
+    for seed in 0..SEEDS {
+        let faults = any_faults(seed);
         let cluster = cluster(&faults);
         work(&cluster).await;
         faults.clear();
         let (list, _) = cluster.read(PODS).await;
         assert_eq!(list.status, 200, "{}", faults.script());
     }
+}
+
+/// Whatever was drawn, the printed script does it again, and so does the replay of what it did.
+#[tokio::test(start_paused = true)]
+async fn any_faults_at_all_can_be_had_again() {
+    for seed in 0..SEEDS {
+        let faults = any_faults(seed);
+        let heard = run(&faults).await;
+        for script in [faults.script(), faults.replay()] {
+            let again = Faults::from(script.to_string().parse::<Script>().unwrap());
+            assert_eq!(run(&again).await, heard, "seed {seed}: {}\nagain: {script}", faults.script());
+            assert_eq!(without_rules(again.log()), without_rules(faults.log()), "seed {seed}");
+        }
+    }
+}
+
+fn any_faults(seed: u64) -> Faults {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..random.usize(1..8)).fold(Faults::seeded(seed), |faults, _| {
+        let kind = Fault::ALL_KINDS[random.usize(..Fault::ALL_KINDS.len())];
+        faults.rule(any_rule(kind, &mut random))
+    })
 }
 
 fn any_rule(fault: Fault, random: &mut fastrand::Rng) -> Rule {
