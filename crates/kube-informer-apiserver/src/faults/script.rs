@@ -5,9 +5,8 @@
 //!
 //! let script: Script = "
 //!     seed 7
-//!     # three refusals, then watches that break in the middle of an event
-//!     watch pods: too-many-requests retry-after 1s, 3 times
-//!     watch: cut-frame after 10s, probability 0.2
+//!     watch pods: too-many-requests retry-after 1s, 3 times   # refusals first
+//!     watch: cut-frame after 10s, probability 0.2             # then broken events
 //!     list|watch deployments.apps: delay 250ms every 3
 //!     any: unavailable from 60s until 90s, connections 1..1
 //!     watch: bad-body after 3 events, event MODIFIED, once
