@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
 use crate::core::{Config, Core};
@@ -80,13 +81,14 @@ impl Builder {
 
     /// How many requests, watches aside, are answered at once; one more gets 429. Default: 400.
     pub fn max_requests(mut self, requests: usize) -> Self {
-        self.config.max_requests = requests;
+        self.config.max_requests = requests.min(Semaphore::MAX_PERMITS);
         self
     }
 
-    /// How often watches that want bookmarks get one, up to a quarter more. Default: a minute.
+    /// How often watches that want bookmarks get one, up to a quarter more. Default: a minute; at least a
+    /// millisecond, at most a day.
     pub fn bookmark_every(mut self, period: Duration) -> Self {
-        self.config.bookmark_every = period.max(Duration::from_millis(1));
+        self.config.bookmark_every = period.clamp(Duration::from_millis(1), Duration::from_hours(24));
         self
     }
 

@@ -10,7 +10,7 @@ use crate::crd;
 use crate::defaults;
 use crate::kinds::{self, Kind};
 use crate::negotiate::{self, Shape};
-use crate::object::{Object, meta_mut, text};
+use crate::object::{Object, meta_mut, text, text_at};
 use crate::status::{Answer, Cause, Status};
 use crate::storage::Store;
 use crate::write::{self, Written};
@@ -20,6 +20,8 @@ const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LEN: usize = 5;
 /// The longest name a generated one may be.
 const MAX_GENERATED: usize = 63;
+/// How often a generated name may be taken already, as in the real server.
+const GENERATE_TRIES: usize = 8;
 
 pub(crate) fn create(core: &Arc<Core>, call: &Call) -> Answer {
     let form = negotiate::form(call, Shape::One)?;
@@ -41,6 +43,7 @@ fn insert(core: &Core, call: &Call, mut object: Object, dry_run: bool) -> Answer
         return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
     }
     write::check_namespace(call, &mut object)?;
+    let generated = text(meta_mut(&mut object), "name").is_empty();
     set_name(core, kind, &mut object)?;
     let metadata = meta_mut(&mut object);
     for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"] {
@@ -62,10 +65,21 @@ fn insert(core: &Core, call: &Call, mut object: Object, dry_run: bool) -> Answer
     }
     let mut store = core.store();
     check_home(&store, call, &name)?;
-    let key: Arc<str> = key(kind, call.info.namespace.as_deref(), &name).into();
-    if store.get(kind, &key).is_some() {
-        return Err(Status::already_exists(&kind.group, &kind.resource, &name));
-    }
+    let namespace = call.info.namespace.as_deref();
+    let mut tries = if generated { GENERATE_TRIES } else { 1 };
+    let key: Arc<str> = loop {
+        let name = text_at(&object, &["metadata", "name"]);
+        let key = key(kind, namespace, name);
+        if store.get(kind, &key).is_none() {
+            break key.into();
+        }
+        tries -= 1;
+        if tries == 0 {
+            return Err(Status::already_exists(&kind.group, &kind.resource, name));
+        }
+        meta_mut(&mut object).remove("name");
+        set_name(core, kind, &mut object)?;
+    };
     if crd::is_definition(kind) && !dry_run {
         crd::define(&mut store, &object)?;
     }

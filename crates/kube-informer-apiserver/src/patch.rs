@@ -16,6 +16,8 @@ use crate::write;
 
 /// How many operations a JSON Patch may have, as in the real server.
 const MAX_OPERATIONS: usize = 10_000;
+/// How deep a patched object may be nested; a JSON text may be 127 levels deep.
+const MAX_DEPTH: usize = 100;
 
 pub(crate) fn patch(core: &Arc<Core>, call: &Call) -> Answer {
     let form = negotiate::form(call, Shape::One)?;
@@ -80,9 +82,9 @@ impl Change {
         match self {
             Self::Merge(patch) => json_patch::merge(object, patch),
             Self::Json(patch) => {
-                // Copies can double an object with each operation: bound what they add up to.
                 let mut copied = 0;
                 for operation in &patch.0 {
+                    // Copies can double an object with each operation: bound what they add up to.
                     if let PatchOperation::Copy(copy) = operation {
                         let source = object.pointer(copy.from.as_str());
                         copied += source.map_or(0, |value| value.to_string().len());
@@ -90,11 +92,31 @@ impl Change {
                             return Err(Status::too_large(max_size));
                         }
                     }
+                    if operation.path().count() > MAX_DEPTH {
+                        return Err(rejected());
+                    }
                     json_patch::patch(object, std::slice::from_ref(operation)).map_err(|_| rejected())?;
+                    let nests = matches!(operation, PatchOperation::Copy(_) | PatchOperation::Move(_));
+                    if nests && !is_shallow(object, 4 * MAX_DEPTH) {
+                        return Err(rejected());
+                    }
+                }
+                // What is stored must be readable again.
+                if !is_shallow(object, MAX_DEPTH) {
+                    return Err(rejected());
                 }
             }
         }
         Ok(())
+    }
+}
+
+fn is_shallow(value: &Value, levels: usize) -> bool {
+    match (value, levels) {
+        (Value::Array(_) | Value::Object(_), 0) => false,
+        (Value::Array(list), _) => list.iter().all(|value| is_shallow(value, levels - 1)),
+        (Value::Object(map), _) => map.values().all(|value| is_shallow(value, levels - 1)),
+        _ => true,
     }
 }
 

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -21,6 +22,9 @@ use crate::pretty;
 use crate::request::{RequestInfo, Verb};
 use crate::route;
 use crate::status::{Answer, Status};
+
+/// How long a client may take to send a body: as long as the real server gives a request.
+const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A Kubernetes API server in this process.
 ///
@@ -172,10 +176,14 @@ where
         Some(Verb::Watch) => None,
         _ => Some(core.in_flight.clone().try_acquire_owned().map_err(|_| Status::too_many_requests())?),
     };
-    let body = match Limited::new(body, core.config.max_body).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => return Err(Status::too_large(core.config.max_body)),
-        Err(error) => return Err(Status::bad_request(format!("the body could not be read: {error}"))),
+    let reading = Limited::new(body, core.config.max_body).collect();
+    let body = match tokio::time::timeout(BODY_TIMEOUT, reading).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            return Err(Status::too_large(core.config.max_body));
+        }
+        Ok(Err(error)) => return Err(Status::bad_request(format!("the body could not be read: {error}"))),
+        Err(_) => return Err(Status::new(408, "Timeout", "the body did not arrive in time")),
     };
     let response = route::route(core, info, parts, body).await;
     drop(permit);

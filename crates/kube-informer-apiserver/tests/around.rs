@@ -150,3 +150,14 @@ async fn people_get_it_indented() {
         assert_eq!(answer.json()["metadata"]["name"], "default");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_comes_is_not_waited_for() {
+    let server = server();
+    let never = http_body_util::StreamBody::new(futures_util::stream::pending::<
+        Result<http_body::Frame<bytes::Bytes>, std::io::Error>,
+    >());
+    let start = tokio::time::Instant::now();
+    let answer = server.handle(http::Request::post(MAPS).body(never).unwrap()).await;
+    assert_eq!((answer.status().as_u16(), start.elapsed().as_secs()), (408, 60));
+}

@@ -240,6 +240,25 @@ async fn a_patch_cannot_grow_without_bound() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_patch_cannot_nest_without_bound() {
+    let server = server();
+    create(&server, MAPS, &json!({ "metadata": { "name": "a" }, "data": { "a": {} } })).await;
+    let patch = async |operations: Vec<Value>| {
+        let headers = [("content-type", "application/json-patch+json")];
+        send_with(&server, "PATCH", &format!("{MAPS}/a"), &headers, &Value::from(operations).to_string())
+            .await
+            .code
+    };
+    let deeper = |i: usize| json!({ "op": "add", "path": format!("/data{}", "/a".repeat(i)), "value": {} });
+    assert_eq!(patch((1..50).map(deeper).collect()).await, 200);
+    assert_eq!(patch((1..300).map(deeper).collect()).await, 422);
+    let inwards = json!({ "op": "copy", "from": "/data", "path": "/data/a" });
+    assert_eq!(patch(vec![inwards; 80]).await, 422);
+    assert_eq!(get(&server, &format!("{MAPS}/a")).await.code, 200);
+    assert_eq!(merge_patch(&server, &format!("{MAPS}/a"), &json!({ "data": null })).await.code, 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn dry_runs_answer_and_store_nothing() {
     let server = server();
     let before = server.revision();
