@@ -1,0 +1,120 @@
+//! Tells a few of the changes, one line each, and counts all.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube_informer::event::Deleted;
+use kube_informer::reflector::ReflectorError;
+use kube_informer::{EventHandler, Object};
+use tokio::time::Instant;
+
+/// At most one line in so long; the eye does not read faster.
+const PAUSE: Duration = Duration::from_millis(180);
+
+/// A handler: three callbacks, and nothing about lists and watches.
+#[derive(Clone)]
+pub(super) struct Narrator {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    colour: bool,
+    clock: Mutex<Option<Clock>>,
+    added: AtomicU64,
+    updated: AtomicU64,
+    deleted: AtomicU64,
+}
+
+struct Clock {
+    started: Instant,
+    last: Option<Instant>,
+}
+
+impl Narrator {
+    pub(super) fn new(colour: bool) -> Self {
+        let inner = Inner {
+            colour,
+            clock: Mutex::new(None),
+            added: AtomicU64::new(0),
+            updated: AtomicU64::new(0),
+            deleted: AtomicU64::new(0),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Speaks from now on.
+    pub(super) fn start(&self) {
+        let clock = Clock { started: Instant::now(), last: None };
+        *self.inner.clock.lock().unwrap_or_else(PoisonError::into_inner) = Some(clock);
+    }
+
+    /// Added, updated and deleted so far.
+    pub(super) fn heard(&self) -> (u64, u64, u64) {
+        let Inner { added, updated, deleted, .. } = &*self.inner;
+        (added.load(Ordering::Relaxed), updated.load(Ordering::Relaxed), deleted.load(Ordering::Relaxed))
+    }
+
+    /// Says that something went wrong, and what happens now.
+    pub(super) fn trouble(&self, error: &ReflectorError<'_>) {
+        let clock = self.inner.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(clock) = clock.as_ref() else { return };
+        let seconds = clock.started.elapsed().as_secs_f64();
+        let wait = error.retry_in.as_millis();
+        println!("   {seconds:>5.1} s  ! {}. In {wait} ms it asks for what came after the last", error.error);
+        println!("            event it heard: nothing is missed, and nothing is asked for twice.");
+    }
+
+    fn say(
+        &self,
+        count: &AtomicU64,
+        sign: char,
+        colour: u8,
+        pod: &Object<Pod>,
+        news: impl FnOnce() -> String,
+    ) {
+        count.fetch_add(1, Ordering::Relaxed);
+        let mut clock = self.inner.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(clock) = clock.as_mut() else { return };
+        let now = Instant::now();
+        if clock.last.is_some_and(|last| now - last < PAUSE) {
+            return;
+        }
+        clock.last = Some(now);
+        let (on, off) =
+            if self.inner.colour { (format!("\x1b[{colour}m"), "\x1b[0m") } else { (String::new(), "") };
+        let seconds = (now - clock.started).as_secs_f64();
+        let total: u64 = [&self.inner.added, &self.inner.updated, &self.inner.deleted]
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .sum();
+        println!(
+            "   {seconds:>5.1} s  {on}{sign} {:<34}{off} {:<28} (event {total})",
+            pod.key().to_string(),
+            news()
+        );
+    }
+}
+
+impl EventHandler<Pod> for Narrator {
+    async fn on_add(&mut self, pod: Object<Pod>, initial: bool) {
+        let news = || if initial { "was there".to_owned() } else { format!("created, {}", phase(&pod)) };
+        self.say(&self.inner.added, '+', 32, &pod, news);
+    }
+
+    async fn on_update(&mut self, old: Object<Pod>, new: Object<Pod>) {
+        self.say(&self.inner.updated, '~', 33, &new, || format!("{} → {}", phase(&old), phase(&new)));
+    }
+
+    async fn on_delete(&mut self, gone: Deleted<Pod>) {
+        self.say(&self.inner.deleted, '-', 31, &gone.object, || format!("gone, was {}", phase(&gone.object)));
+    }
+}
+
+/// The pod is decoded here, for the few that are told of, and nowhere else.
+fn phase(pod: &Object<Pod>) -> String {
+    let pod = pod.get().ok();
+    let phase = pod.and_then(|pod| pod.status.as_ref()?.phase.clone());
+    phase.unwrap_or_else(|| "unknown".to_owned())
+}
