@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p kube-informer --bench workqueue` prints nanoseconds for each add+get+done, best of several rounds.
 //! "all at once" adds every key, then takes every key, then finishes every key; "one by one" does the three for one key
-//! after the other; "a hundred" fills and empties a small queue again and again.
+//! after the other; "a hundred" fills and empties a small queue again and again. `-- one` runs those with "one" in the name.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -94,6 +94,9 @@ fn clock() {
 }
 
 fn report(name: &str, work: impl FnMut()) {
+    if std::env::args().skip(1).any(|filter| !filter.starts_with("--") && !name.contains(&filter)) {
+        return;
+    }
     println!("{name:>24}: {:.0}", per_key(best(work)));
 }
 

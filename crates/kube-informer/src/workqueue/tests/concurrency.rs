@@ -127,3 +127,26 @@ fn nothing_is_lost_on_several_threads() {
         check(&runtime, seed);
     }
 }
+
+#[test]
+fn workers_that_fall_asleep_during_an_add_are_woken() {
+    let runtime = Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap();
+    runtime.block_on(async {
+        for round in 0..5000 {
+            let queue = WorkQueue::new();
+            // Each worker takes one key and never comes back, so none can stand in for another.
+            let workers: Vec<_> = (0..3)
+                .map(|_| {
+                    let queue = queue.clone();
+                    tokio::spawn(async move { queue.get().await.is_some() })
+                })
+                .collect();
+            (0..round % 50).for_each(|_| std::hint::spin_loop());
+            (0..3).for_each(|key| queue.add(key));
+            for worker in workers {
+                let woken = tokio::time::timeout(Duration::from_mins(1), worker).await;
+                assert!(woken.expect("a key was added for each worker").unwrap());
+            }
+        }
+    });
+}

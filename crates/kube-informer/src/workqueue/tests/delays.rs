@@ -149,3 +149,23 @@ async fn one_timer_serves_all_workers() {
     keys.sort_unstable();
     assert_eq!(keys, (0..8).collect::<Vec<_>>());
 }
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_due_together_wake_as_many_workers() {
+    let queue = WorkQueue::new();
+    let workers: Vec<_> = (0..8)
+        .map(|_| {
+            let queue = queue.clone();
+            tokio::spawn(async move { queue.get().await.map(|item| *item) })
+        })
+        .collect();
+    settle().await;
+    (0..8_u64).for_each(|n| queue.add_after(n, ms(10)));
+    let mut keys = Vec::new();
+    for worker in workers {
+        // Each worker takes one key and never comes back, so none can stand in for another.
+        keys.push(tokio::time::timeout(ms(20), worker).await.unwrap().unwrap().unwrap());
+    }
+    keys.sort_unstable();
+    assert_eq!(keys, (0..8).collect::<Vec<_>>());
+}
