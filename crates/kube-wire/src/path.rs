@@ -95,8 +95,7 @@ impl FieldPath {
 pub fn cut(json: &[u8], paths: &[FieldPath]) -> Result<Option<Vec<u8>>, WireError> {
     let active: Vec<&[Step]> =
         paths.iter().map(|path| path.steps()).filter(|steps| !steps.is_empty()).collect();
-    let mut holes = Vec::new();
-    cut_value(&mut Cursor::new(json), &active, &mut holes)?;
+    let holes = holes(json, &active)?;
     if holes.is_empty() {
         return Ok(None);
     }
@@ -108,6 +107,13 @@ pub fn cut(json: &[u8], paths: &[FieldPath]) -> Result<Option<Vec<u8>>, WireErro
     }
     rest.extend_from_slice(&json[from..]);
     Ok(Some(rest))
+}
+
+/// Where the parts of the text are that the paths lead to, commas included. No path may be empty.
+pub(crate) fn holes(json: &[u8], paths: &[&[Step]]) -> Result<Vec<std::ops::Range<usize>>, WireError> {
+    let mut holes = Vec::new();
+    cut_value(&mut Cursor::new(json), paths, &mut holes)?;
+    Ok(holes)
 }
 
 fn find<'a>(
@@ -208,7 +214,7 @@ fn cut_value(
 }
 
 impl Step {
-    fn takes_member(&self, key: &str) -> bool {
+    pub(crate) fn takes_member(&self, key: &str) -> bool {
         match self {
             Self::Field(field) => field == key,
             Self::All => true,
@@ -216,7 +222,7 @@ impl Step {
         }
     }
 
-    fn takes_element(&self, position: usize) -> bool {
+    pub(crate) fn takes_element(&self, position: usize) -> bool {
         match self {
             Self::Element(wanted) => *wanted == position,
             Self::All => true,

@@ -7,19 +7,25 @@
 //!
 //! What a bare object means is in a table of every built-in kind ([`Kind`]), made from the published Go types. By it
 //! [`from_slice`] reads an object into any type that could read it from JSON, and [`from_json`] writes what Go would write.
+//! [`Metadata::from_protobuf`](crate::Metadata::from_protobuf), [`FieldPath::texts_in_protobuf`](crate::FieldPath::texts_in_protobuf)
+//! and [`cut`] work on the bytes in place.
 
+mod cut;
 mod de;
 mod encode;
 mod envelope;
 mod fields;
+mod find;
 mod leaf;
 mod list;
+mod meta;
 mod quantity;
 mod schema;
 mod time;
 mod watch;
 mod wire;
 
+pub use cut::cut;
 pub use de::from_slice;
 pub use encode::{from_json, from_value};
 pub use envelope::{Envelope, MAGIC};
@@ -32,3 +38,6 @@ pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 /// The media type of a watch, as the server names it in its answer.
 pub const WATCH_MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+
+#[cfg(test)]
+mod tests;

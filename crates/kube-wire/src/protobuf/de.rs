@@ -6,7 +6,7 @@ mod repeated;
 use std::borrow::Cow;
 
 use serde::de::value::{MapAccessDeserializer, SeqDeserializer};
-use serde::de::{self, Deserialize, IntoDeserializer, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, DeserializeSeed, IntoDeserializer, SeqAccess, Visitor};
 
 use self::object::ObjectAccess;
 use self::repeated::{EntryAccess, ListAccess, Repeated};
@@ -45,6 +45,15 @@ pub fn from_slice<'de, T: Deserialize<'de>>(kind: Kind, object: &'de [u8]) -> Re
     T::deserialize(Node::object(kind, object, 0))
 }
 
+/// The same for a seed.
+pub(super) fn seed_from_slice<'de, S: DeserializeSeed<'de>>(
+    seed: S,
+    kind: Kind,
+    object: &'de [u8],
+) -> Result<S::Value, WireError> {
+    seed.deserialize(Node::object(kind, object, 0))
+}
+
 /// One value of the tree that JSON would have.
 struct Node<'a, 'de> {
     what: What<'a, 'de>,
@@ -65,11 +74,13 @@ enum What<'a, 'de> {
 
 impl<'de> Node<'_, 'de> {
     /// An object of a kind of its own.
+    #[inline]
     fn object(kind: Kind, bytes: &'de [u8], depth: u8) -> Self {
         Self { what: What::Message(kind.message, Body::new(bytes), Some(kind)), depth }
     }
 
     /// An element of a list or a value of a map: missing, it is empty.
+    #[inline]
     fn element(kind: Type, value: Option<Value<'de>>, depth: u8) -> Result<Self, WireError> {
         let what = match kind {
             Type::Message(index) => {
@@ -83,6 +94,7 @@ impl<'de> Node<'_, 'de> {
     }
 
     /// Goes one level deeper.
+    #[inline]
     fn deeper(&self) -> Result<u8, WireError> {
         if self.depth >= MAX_DEPTH {
             return Err(WireError::Decode(format!("nested more than {MAX_DEPTH} levels deep")));
@@ -170,6 +182,7 @@ impl<'de> Node<'_, 'de> {
     }
 
     /// The text of a value that is JSON on the wire as well.
+    #[inline]
     fn json_text(&self) -> Result<Option<&'de [u8]>, WireError> {
         match self.what {
             What::Leaf(Type::Raw, value) => match Leaf::read(Type::Raw, value)? {
@@ -180,6 +193,7 @@ impl<'de> Node<'_, 'de> {
         }
     }
 
+    #[inline]
     fn is_null(&self) -> Result<bool, WireError> {
         Ok(match &self.what {
             What::Nothing => true,

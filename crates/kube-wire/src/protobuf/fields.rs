@@ -11,6 +11,7 @@ pub(super) struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
+    #[inline]
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { first: bytes, more: Vec::new() }
     }
@@ -31,8 +32,11 @@ pub(super) struct Fields<'a> {
     reader: Reader<'a>,
     /// How many of the body's further pieces have been begun.
     pieces: usize,
-    ahead: Option<Field<'a>>,
+    /// In an ordered message the next field, with a number above all others behind the last.
+    ahead: Field<'a>,
 }
+
+const END: Field<'static> = Field { number: u32::MAX, value: Value::Varint(0) };
 
 impl<'a> Fields<'a> {
     /// Looks over the message once: what comes after this finds no malformed field at this level.
@@ -45,47 +49,61 @@ impl<'a> Fields<'a> {
                 last = field.number;
             }
         }
-        let reader = Reader::new(body.first);
-        Ok(Self { body, ordered, reader, pieces: 0, ahead: None })
+        let mut reader = Reader::new(body.first);
+        let ahead = if ordered { reader.next_field()?.unwrap_or(END) } else { END };
+        Ok(Self { body, ordered, reader, pieces: 0, ahead })
     }
 
-    /// Turns to the fields of this number, which is higher than the last.
+    /// Whether there is certainly no field of this number, which is higher than all that were asked for.
+    #[inline]
+    pub(super) fn is_missing(&self, number: u32) -> bool {
+        self.ordered && self.ahead.number > number
+    }
+
+    /// Turns to the fields of another number, which is higher than the last.
+    #[inline]
     pub(super) fn seek(&mut self) {
         if !self.ordered {
-            (self.reader, self.pieces, self.ahead) = (Reader::new(self.body.first), 0, None);
+            (self.reader, self.pieces) = (Reader::new(self.body.first), 0);
         }
     }
 
     /// The next field of this number.
     #[inline]
     pub(super) fn next(&mut self, number: u32) -> Result<Option<Value<'a>>, WireError> {
-        loop {
-            let field = match self.ahead.take() {
-                Some(field) => field,
-                None => match self.reader.next_field()? {
-                    Some(field) => field,
-                    None if self.pieces < self.body.more.len() => {
-                        self.reader = Reader::new(self.body.more[self.pieces]);
-                        self.pieces += 1;
-                        continue;
-                    }
-                    None => return Ok(None),
-                },
-            };
+        if !self.ordered {
+            return self.next_scattered(number);
+        }
+        while self.ahead.number <= number {
+            let field = self.ahead;
+            self.ahead = self.reader.next_field()?.unwrap_or(END);
             if field.number == number {
                 return Ok(Some(field.value));
             }
-            if self.ordered && field.number > number {
-                self.ahead = Some(field);
-                return Ok(None);
+        }
+        Ok(None)
+    }
+
+    fn next_scattered(&mut self, number: u32) -> Result<Option<Value<'a>>, WireError> {
+        loop {
+            match self.reader.next_field()? {
+                Some(field) if field.number == number => return Ok(Some(field.value)),
+                Some(_) => {}
+                None if self.pieces < self.body.more.len() => {
+                    self.reader = Reader::new(self.body.more[self.pieces]);
+                    self.pieces += 1;
+                }
+                None => return Ok(None),
             }
         }
     }
 
     /// The last field of this number: for values, the last one counts.
+    #[inline]
     pub(super) fn last(&mut self, number: u32) -> Result<Option<Value<'a>>, WireError> {
-        let mut last = None;
-        while let Some(value) = self.next(number)? {
+        let mut last = self.next(number)?;
+        while last.is_some() && !self.is_missing(number) {
+            let Some(value) = self.next(number)? else { break };
             last = Some(value);
         }
         Ok(last)

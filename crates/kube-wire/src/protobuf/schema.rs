@@ -81,6 +81,11 @@ pub(crate) struct Message {
 }
 
 impl Message {
+    /// Whether this is the metadata that every object has.
+    pub(crate) fn is_object_meta(&self) -> bool {
+        self.name == "meta/v1.ObjectMeta"
+    }
+
     fn kind_name(&self) -> &'static str {
         self.name.rsplit_once('.').map_or(self.name, |(_, name)| name)
     }
@@ -151,6 +156,7 @@ pub(crate) enum Type {
 }
 
 /// The message that a [`Type::Message`] names.
+#[inline]
 pub(crate) fn message_at(index: u16) -> &'static Message {
     &SCHEMA.messages[usize::from(index)]
 }

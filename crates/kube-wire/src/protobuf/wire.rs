@@ -19,6 +19,7 @@ pub(crate) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    #[inline]
     pub(crate) fn bytes(self) -> Result<&'a [u8], WireError> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -26,6 +27,7 @@ impl<'a> Value<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn varint(self) -> Result<u64, WireError> {
         match self {
             Self::Varint(value) => Ok(value),
@@ -42,8 +44,13 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    #[inline]
     pub(crate) fn new(message: &'a [u8]) -> Self {
         Self { bytes: message, at: 0 }
+    }
+
+    pub(crate) fn position(&self) -> usize {
+        self.at
     }
 
     /// The next field; `None` at the end of the message.
@@ -86,6 +93,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
+    #[inline]
     fn take(&mut self, length: usize) -> &'a [u8] {
         let taken = &self.bytes[self.at..self.at + length];
         self.at += length;
@@ -114,6 +122,7 @@ pub(crate) enum WireType {
 }
 
 /// The number and wire type of a tag, if it is one.
+#[inline]
 pub(crate) fn split_tag(tag: u64) -> Option<(u32, WireType)> {
     let number = u32::try_from(tag >> 3).ok().filter(|number| (1..1 << 29).contains(number))?;
     let wire_type = match tag & 7 {
@@ -144,6 +153,15 @@ pub(crate) fn varint(bytes: &[u8]) -> Result<Option<(u64, usize)>, Overlong> {
         }
     }
     if bytes.len() < 10 { Ok(None) } else { Err(Overlong) }
+}
+
+/// The length of the varint that these bytes start with.
+pub(crate) fn varint_length(bytes: &[u8]) -> Result<usize, WireError> {
+    match varint(bytes) {
+        Ok(Some((_, length))) => Ok(length),
+        Ok(None) => Err(WireError::Truncated { inside: "a protobuf varint" }),
+        Err(Overlong) => Err(WireError::Protobuf { at: 0, expected: "a varint of at most ten bytes" }),
+    }
 }
 
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {

@@ -70,6 +70,10 @@ impl<'de> ObjectAccess<'de> {
                 continue;
             };
             let fields = &mut self.level.fields;
+            // Most fields of most messages are not there.
+            if field.omit && fields.is_missing(field.number) {
+                continue;
+            }
             fields.seek();
             let member = match (field.repeat, field.kind) {
                 (Repeat::Many | Repeat::Map, _) => {

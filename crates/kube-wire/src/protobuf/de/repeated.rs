@@ -21,10 +21,12 @@ pub(super) struct Repeated<'a, 'de> {
 }
 
 impl<'a, 'de> Repeated<'a, 'de> {
+    #[inline]
     pub(super) fn new(fields: &'a mut Fields<'de>, field: &Field, first: Value<'de>) -> Self {
         Self { fields, number: field.number, kind: field.kind, first: Some(first) }
     }
 
+    #[inline]
     fn next(&mut self) -> Result<Option<Value<'de>>, WireError> {
         match self.first.take() {
             Some(first) => Ok(Some(first)),
@@ -42,6 +44,7 @@ pub(super) struct ListAccess<'a, 'de> {
 }
 
 impl<'a, 'de> ListAccess<'a, 'de> {
+    #[inline]
     pub(super) fn new(list: Repeated<'a, 'de>, depth: u8) -> Self {
         Self { list, packed: &[], depth }
     }
@@ -82,6 +85,7 @@ pub(super) struct EntryAccess<'a, 'de> {
 }
 
 impl<'a, 'de> EntryAccess<'a, 'de> {
+    #[inline]
     pub(super) fn new(map: Repeated<'a, 'de>, depth: u8) -> Self {
         Self { map, value: None, depth }
     }
