@@ -41,8 +41,9 @@ impl<K: View> Object<K> {
     ///
     /// # Errors
     /// If the object does not fit `K`. It is in the cache all the same, its metadata can be read, and another type may fit.
-    pub fn get(&self) -> Result<&K, &DecodeError> {
-        self.value.get_or_init(|| self.entry.decode()).as_ref().map(|value| &***value)
+    pub fn get(&self) -> Result<&K, DecodeError> {
+        // The error is a copy, so that `?` can hand it on from where the handle ends.
+        self.value.get_or_init(|| self.entry.decode()).as_ref().map(|value| &***value).map_err(Clone::clone)
     }
 }
 
