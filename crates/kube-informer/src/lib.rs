@@ -44,3 +44,8 @@ pub use kube_wire::{FieldPath, LabelSelector, ResourceVersion};
 pub mod bench_support {
     pub use crate::store::tree::Tree;
 }
+
+/// The examples of the tour, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tour.md")]
+pub struct Tour;
