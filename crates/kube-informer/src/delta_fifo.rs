@@ -6,7 +6,7 @@
 mod delta;
 mod segment;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_core::future::BoxFuture;
@@ -136,7 +136,10 @@ impl DeltaFifo {
             inner.listed.push(scope.clone());
         }
         inner.populated = true;
-        inner.segments.push_back(Segment::Replace { scope: scope.clone(), replacement, first, gone: false });
+        // A consumer that cannot say what it has: what it is about to get is all that is known to vanish.
+        let queued = if self.known.is_none() { inner.queued(scope) } else { Vec::new() };
+        let scope = scope.clone();
+        inner.segments.push_back(Segment::Replace { scope, replacement, first, gone: false, queued });
         drop(inner);
         self.ready.notify_one();
     }
@@ -158,6 +161,7 @@ impl DeltaFifo {
             replacement,
             first: false,
             gone: true,
+            queued: Vec::new(),
         });
         drop(inner);
         self.ready.notify_one();
@@ -253,9 +257,10 @@ impl DeltaFifo {
                 continue;
             };
             let deltas: Vec<Delta> = head.items[&key].iter().filter_map(Element::delta).cloned().collect();
-            // A delete of something that nobody has, and nobody will hear of.
-            let unheard = deltas.iter().all(|delta| delta.kind == DeltaType::Deleted)
-                && self.known.as_ref().is_some_and(|known| !known.has(&key));
+            // Only unreadable objects; or a delete of something that nobody has, and nobody will hear of.
+            let unheard = deltas.is_empty()
+                || deltas.iter().all(|delta| delta.kind == DeltaType::Deleted)
+                    && self.known.as_ref().is_some_and(|known| !known.has(&key));
             if !unheard {
                 return Ok(Some((key, deltas)));
             }
@@ -307,8 +312,15 @@ impl DeltaFifo {
     /// Whether the first list has been taken out again, all of it. An object put before any list counts as a list of none.
     pub fn has_synced(&self) -> bool {
         let inner = self.lock();
-        let listing =
-            inner.segments.iter().any(|segment| matches!(segment, Segment::Replace { first: true, .. }));
+        let listing = inner.segments.iter().any(|segment| match segment {
+            Segment::Replace { scope, replacement, first: true, .. } => {
+                // An empty list with nothing to vanish is taken as soon as it is there.
+                !replacement.objects.is_empty()
+                    || !replacement.set_aside.is_empty()
+                    || self.known.as_ref().is_some_and(|known| !known.known(scope).is_empty())
+            }
+            _ => false,
+        });
         inner.populated && inner.initial == 0 && !listing
     }
 
@@ -365,6 +377,33 @@ impl Inner {
         }
     }
 
+    /// The objects of a scope that will be there once all that stands in line has been taken.
+    fn queued(&self, scope: &Scope) -> Vec<Arc<Entry>> {
+        let mut there: BTreeMap<&ObjectKey, &Arc<Entry>> = BTreeMap::new();
+        for segment in &self.segments {
+            match segment {
+                Segment::Deltas(deltas) => {
+                    let last = deltas
+                        .items
+                        .values()
+                        .filter_map(|of_key| of_key.iter().rev().find_map(Element::delta));
+                    for delta in last {
+                        if delta.kind == DeltaType::Deleted {
+                            there.remove(delta.object.key());
+                        } else {
+                            there.insert(delta.object.key(), &delta.object);
+                        }
+                    }
+                }
+                Segment::Replace { scope, replacement, .. } => {
+                    there.retain(|key, _| !scope.contains(key));
+                    there.extend(replacement.objects.iter().map(|delta| (delta.object.key(), &delta.object)));
+                }
+            }
+        }
+        there.into_values().filter(|entry| scope.contains(entry.key())).cloned().collect()
+    }
+
     /// Works out a relist that has come to the head: what vanished, then what is there.
     fn expand_head(&mut self, known: Option<&dyn KnownObjects>) {
         // Emptied by hand, and nothing joins what stands before a relist.
@@ -374,9 +413,10 @@ impl Inner {
             self.segments.pop_front();
         }
         if let Some(Segment::Replace { .. }) = self.segments.front()
-            && let Some(Segment::Replace { scope, replacement, first, gone }) = self.segments.pop_front()
+            && let Some(Segment::Replace { scope, replacement, first, gone, queued }) =
+                self.segments.pop_front()
         {
-            let vanishable = known.map(|known| known.known(&scope)).unwrap_or_default();
+            let vanishable = known.map_or(queued, |known| known.known(&scope));
             let deltas = Deltas::from_replacement(&scope, replacement, first, gone, &vanishable);
             self.bytes += deltas.bytes();
             if first {

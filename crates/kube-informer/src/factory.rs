@@ -48,9 +48,12 @@ struct Informers {
     unshared: Vec<Weak<Keeper>>,
 }
 
-/// Somebody shares this informer already, with another setting.
+/// The same objects are cached with another setting: by somebody who asked before, or by whoever asks for
+/// [`informer`](SharedInformerFactory::informer), which has the factory's settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{kind} is already cached with another {option}; ask for the same, or choose other objects")]
+#[error(
+    "{kind} is cached with another {option}; ask for the same, set it for the whole factory, or choose other objects"
+)]
 pub struct Conflict {
     /// The kind, as `apiVersion kind`.
     pub kind: String,
@@ -217,9 +220,17 @@ impl SharedInformerFactory {
         if !kind.is_namespaced() {
             // A default namespace is no reason to fail on nodes.
             options.namespaces.clear();
+            options.changing_namespaces = false;
         }
         let shape = Shape::of::<K>();
         let key = CacheKey::new(&kind, &options, &shape);
+        // Whoever comes first: what `informer` and `metadata` give has the factory's settings.
+        if !options.changing_namespaces && self.is_default(&kind, &key, &options, &shape) {
+            let difference = self.inner.defaults.difference(&options);
+            if let Some(option) = difference {
+                return Err(Conflict { kind: kind.to_string(), option });
+            }
+        }
         let mut informers = self.lock();
         if !options.changing_namespaces
             && let Some(keeper) = informers.shared.get(&key).and_then(Weak::upgrade)
@@ -244,6 +255,16 @@ impl SharedInformerFactory {
             keeper.start();
         }
         Ok(SharedInformer::new(keeper))
+    }
+
+    /// Whether a key is that of the cache with the factory's own options, or of its metadata.
+    fn is_default(&self, kind: &Kind, key: &CacheKey, options: &InformerOptions, shape: &Shape) -> bool {
+        let mut defaults = self.defaults();
+        if !kind.is_namespaced() {
+            defaults.namespaces.clear();
+        }
+        defaults.metadata_only |= options.metadata_only;
+        CacheKey::new(kind, &defaults, shape) == *key
     }
 
     fn source(&self, kind: &Kind, options: &InformerOptions) -> SourceOf {

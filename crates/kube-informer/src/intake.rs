@@ -47,7 +47,8 @@ enum Transformed {
 impl Transform {
     /// Changes the object as a JSON value; the cache keeps what comes out as JSON text.
     ///
-    /// Key, uid and version of the object are those the server sent, whatever the function does to them.
+    /// What is read without decoding (key, uid, version, labels, owners) is what the server sent, whatever the function
+    /// does to it.
     pub fn json(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
         let run = move |kind: &Kind, wire: Wire, typed: bool, bytes: &[u8]| {
             let mut value = Value::decode(kind, wire, typed, bytes).map_err(|error| error.to_string())?;

@@ -38,7 +38,7 @@ pub struct Indexer {
 }
 
 #[derive(Default)]
-struct Writer {
+pub(crate) struct Writer {
     /// While an index is built from a snapshot: the keys that have changed since.
     touched: Option<Vec<ObjectKey>>,
 }

@@ -13,7 +13,14 @@ use crate::{ObjectKey, SetAside};
 
 pub(super) enum Segment {
     Deltas(Deltas),
-    Replace { scope: Scope, replacement: Replacement, first: bool, gone: bool },
+    Replace {
+        scope: Scope,
+        replacement: Replacement,
+        first: bool,
+        gone: bool,
+        /// What stood in line before it, where the consumer cannot say what it has.
+        queued: Vec<Arc<Entry>>,
+    },
 }
 
 /// Changes by key, and where they bring each scope.
@@ -138,6 +145,8 @@ impl Deltas {
     pub(super) fn advance(&mut self, scope: &Scope, version: Option<ResourceVersion>) {
         let Some(version) = version else { return };
         match self.versions.iter_mut().find(|(of, _)| of == scope) {
+            // An event that comes twice does not turn the time back.
+            Some((_, last)) if version < *last => {}
             Some((_, last)) => *last = version,
             None => self.versions.push((scope.clone(), version)),
         }
@@ -166,10 +175,12 @@ impl Deltas {
         let mut left = count;
         let mut freed = 0;
         elements.retain(|element| {
+            // Who pops by hand is not told of what could not be read.
+            let Element::Delta(delta) = element else { return false };
             let taken = left > 0;
-            if element.delta().is_some() && taken {
+            if taken {
                 left -= 1;
-                freed += element.size();
+                freed += delta.size();
             }
             !taken
         });

@@ -2,7 +2,7 @@
 //!
 //! Up to a bound, every event. Past it, what each key owes, merged: so memory is bounded by the number of keys.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -17,8 +17,10 @@ use crate::store::State;
 pub(super) struct Buffer {
     replay: Option<Replay>,
     queue: VecDeque<Waiting>,
-    merged: HashMap<ObjectKey, Waiting>,
-    merged_order: VecDeque<ObjectKey>,
+    merged: HashMap<ObjectKey, (u64, Waiting)>,
+    /// The merged keys by when they came, so that one in the middle can leave without a trace.
+    merged_order: BTreeMap<u64, ObjectKey>,
+    next_place: u64,
     limit: usize,
     /// How many initial adds have not been heard yet.
     initial: usize,
@@ -49,7 +51,8 @@ impl Buffer {
             replay,
             queue: VecDeque::new(),
             merged: HashMap::new(),
-            merged_order: VecDeque::new(),
+            merged_order: BTreeMap::new(),
+            next_place: 0,
             limit,
             initial: 0,
             merges: 0,
@@ -64,17 +67,21 @@ impl Buffer {
             self.queue.push_back(Waiting { owed, since });
             return;
         }
-        let Some(waiting) = self.merged.get_mut(&key) else {
-            self.merged_order.push_back(key.clone());
-            self.merged.insert(key, Waiting { owed, since });
+        let Some((place, waiting)) = self.merged.get_mut(&key) else {
+            self.merged_order.insert(self.next_place, key.clone());
+            self.merged.insert(key, (self.next_place, Waiting { owed, since }));
+            self.next_place += 1;
             return;
         };
         self.merges += 1;
+        self.initial -= usize::from(owed.initial) + usize::from(waiting.owed.initial);
         waiting.owed = std::mem::take(&mut waiting.owed).then(owed);
         if waiting.owed.is_nothing() {
-            // It came and went unheard. Its place in line is passed over when its turn comes.
-            self.initial -= usize::from(waiting.owed.initial);
+            // It came and went unheard.
+            self.merged_order.remove(place);
             self.merged.remove(&key);
+        } else {
+            self.initial += usize::from(waiting.owed.initial);
         }
     }
 
@@ -90,10 +97,8 @@ impl Buffer {
         if let Some(waiting) = self.queue.pop_front() {
             return Some(waiting.owed);
         }
-        while let Some(key) = self.merged_order.pop_front() {
-            if let Some(waiting) = self.merged.remove(&key) {
-                return Some(waiting.owed);
-            }
+        if let Some((_, key)) = self.merged_order.pop_first() {
+            return self.merged.remove(&key).map(|(_, waiting)| waiting.owed);
         }
         self.merged.shrink_to(self.limit);
         self.queue.shrink_to(self.limit);
@@ -120,7 +125,8 @@ impl Buffer {
 
     /// Since when the oldest waits.
     pub(super) fn oldest(&self) -> Option<Instant> {
-        let merged = || self.merged_order.iter().find_map(|key| self.merged.get(key));
+        let merged =
+            || self.merged_order.values().next().and_then(|key| self.merged.get(key)).map(|(_, w)| w);
         let queued = self.queue.front().or_else(merged).map(|waiting| waiting.since);
         self.replay.as_ref().filter(|replay| replay.left > 0).map(|replay| replay.since).or(queued)
     }
@@ -135,3 +141,6 @@ impl Replay {
         Some(Owed::add(Arc::clone(&slot.entry), true))
     }
 }
+
+#[cfg(test)]
+mod tests;

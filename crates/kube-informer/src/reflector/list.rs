@@ -38,6 +38,12 @@ impl Reflector {
             // Every page shows the state of the first.
             version = version.or(page.resource_version);
             match page.continue_token {
+                Some(token) if request.continue_token.as_ref() == Some(&token) => {
+                    return Outcome::Failed(SourceError::transport(
+                        "the list cannot be used",
+                        "it goes on where it went on before, without an end",
+                    ));
+                }
                 Some(token) => request.continue_token = Some(token),
                 None => break,
             }
@@ -76,7 +82,7 @@ impl Reflector {
         };
         self.sink.send(&self.scope, Change::Replace(replacement)).await;
         self.status.update(|status| status.version = Some(version.clone()));
-        machine.listed(version);
+        machine.listed(version, Instant::now());
         Outcome::Listed
     }
 

@@ -19,6 +19,7 @@
 use std::time::Duration;
 
 use kube_wire::ResourceVersion;
+use tokio::time::Instant;
 
 use super::{Mode, ReflectorConfig};
 use crate::backoff::Backoff;
@@ -88,6 +89,8 @@ pub(super) struct Machine {
     verifying: bool,
     /// Whether a list may be as old as it likes.
     any_version: bool,
+    /// When the last list was complete.
+    listed_at: Option<Instant>,
     /// The longest time between two bookmarks, once seen.
     bookmark_interval: Option<Duration>,
 }
@@ -104,6 +107,7 @@ impl Machine {
             trusted: true,
             verifying: false,
             any_version: config.stale_first_list,
+            listed_at: None,
             bookmark_interval: None,
             config: config.clone(),
         };
@@ -132,6 +136,11 @@ impl Machine {
     /// If the next list is a comparison: the version up to which the cache should be right.
     pub(super) fn verifies(&self) -> Option<ResourceVersion> {
         self.version.clone().filter(|_| self.verifying)
+    }
+
+    /// When to compare with the server. It counts from the last list, however many watches there were since.
+    pub(super) fn verify_at(&self) -> Option<Instant> {
+        Some(self.listed_at? + self.config.verify_every?)
     }
 
     /// The version to ask a list for; `None` asks for the newest.
@@ -173,8 +182,9 @@ impl Machine {
     }
 
     /// The sink has everything up to this version.
-    pub(super) fn listed(&mut self, version: ResourceVersion) {
+    pub(super) fn listed(&mut self, version: ResourceVersion, at: Instant) {
         self.version = Some(version);
+        self.listed_at = Some(at);
         self.trusted = true;
         self.verifying = false;
         self.any_version = false;
@@ -269,3 +279,6 @@ impl Machine {
         if self.paged.is_some() { Step::List { limit: self.config.page_size } } else { Step::Stream }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -115,7 +115,10 @@ impl Reflector {
 
     /// A watch from the version that was seen last.
     pub(super) async fn watch(&self, machine: &mut Machine) -> Outcome {
-        self.status.update(|status| status.counts.watches += 1);
+        self.status.update(|status| {
+            status.phase = Phase::Watching;
+            status.counts.watches += 1;
+        });
         let timeout = machine.watch_timeout();
         let request = WatchRequest { version: machine.version().cloned(), initial_events: false, timeout };
         let begun = Instant::now();
@@ -137,17 +140,19 @@ impl Reflector {
         timeout: Duration,
     ) -> Outcome {
         self.status.update(|status| status.phase = Phase::Watching);
-        let verify_at = self.config.verify_every.map(|every| Instant::now() + every);
+        let verify_at = machine.verify_at();
         let mut last_bookmark = None;
         loop {
+            // Asked before every line: a watch that never pauses is compared with the server as well.
+            if verify_at.is_some_and(|verify| Instant::now() >= verify) {
+                self.status.update(|status| status.counts.verifications += 1);
+                return Outcome::Verify;
+            }
             let silence = Instant::now() + machine.silence_limit(timeout);
             let wake = verify_at.map_or(silence, |verify| verify.min(silence));
             let line = match self.next_line(&mut lines, wake).await {
                 Ok(line) => line,
-                Err(Stop::Late) if verify_at.is_some_and(|verify| Instant::now() >= verify) => {
-                    self.status.update(|status| status.counts.verifications += 1);
-                    return Outcome::Verify;
-                }
+                Err(Stop::Late) if verify_at.is_some_and(|verify| Instant::now() >= verify) => continue,
                 Err(Stop::Late) => {
                     self.status.update(|status| status.counts.silences += 1);
                     let failure = SourceError::transport(
@@ -166,22 +171,20 @@ impl Reflector {
                     self.status.update(|status| status.counts.events += 1);
                     let change = Change::Put { delta: *delta, version: Some(version.clone()) };
                     self.sink.send(&self.scope, change).await;
-                    machine.moved(version.clone());
-                    self.status.update(|status| status.version = Some(version));
+                    self.moved(machine, version);
                 }
                 Heard::Bookmark { version, .. } => {
                     self.status.update(|status| status.counts.bookmarks += 1);
                     let now = Instant::now();
                     machine.saw_bookmark(last_bookmark.replace(now).map(|last| now - last));
                     self.sink.send(&self.scope, Change::Advance(version.clone())).await;
-                    machine.moved(version.clone());
-                    self.status.update(|status| status.version = Some(version));
+                    self.moved(machine, version);
                 }
                 Heard::Aside(aside) => {
                     let version = aside.version.clone();
                     self.sink.send(&self.scope, Change::SetAside(aside)).await;
                     if let Some(version) = version {
-                        machine.moved(version);
+                        self.moved(machine, version);
                     }
                 }
                 Heard::Unreadable(aside) => {
@@ -198,6 +201,11 @@ impl Reflector {
                 Heard::Nothing => {}
             }
         }
+    }
+
+    fn moved(&self, machine: &mut Machine, version: ResourceVersion) {
+        machine.moved(version);
+        self.status.update(|status| status.version = machine.version().cloned());
     }
 
     async fn open(&self, request: WatchRequest) -> Result<Lines, SourceError> {

@@ -99,12 +99,18 @@ impl Core {
     }
 
     /// One batch: the store first, then the handlers.
-    pub(crate) fn process(&self, batch: Batch) {
-        let mut processor = self.processor();
+    pub(crate) fn process(&self, mut batch: Batch) {
+        let (mut processor, writer) = loop {
+            let prepared = self.indexer.prepare(&mut batch);
+            let processor = self.processor();
+            if let Some(writer) = self.indexer.begin(&prepared) {
+                break (processor, writer);
+            }
+        };
         let initial = !self.has_synced();
         let listed =
             batch.replaced.as_ref().filter(|replaced| !replaced.gone).map(|replaced| replaced.scope.clone());
-        let applied = self.indexer.apply(batch, initial);
+        let applied = self.indexer.apply(writer, batch, initial);
         self.counts.batches.fetch_add(1, Ordering::Relaxed);
         self.counts.changes.fetch_add(applied.notes.len() as u64, Ordering::Relaxed);
         self.counts.ignored.fetch_add(applied.ignored, Ordering::Relaxed);
@@ -118,7 +124,9 @@ impl Core {
     /// A scope's first list is in the store.
     fn listed(&self, processor: &mut Processor, scope: Scope) {
         let mut scopes = self.lock_scopes();
-        if !scopes.listed.contains(&scope) {
+        // It may have been dropped while its list stood in the queue.
+        let watched = scopes.all.iter().any(|(known, _)| *known == scope);
+        if watched && !scopes.listed.contains(&scope) {
             scopes.listed.push(scope);
         }
         self.check_synced(processor, &scopes);
@@ -129,6 +137,13 @@ impl Core {
             processor.first_list_complete();
             self.synced.send_replace(true);
         }
+    }
+
+    /// With no scope at all there is nothing to wait for.
+    pub(crate) fn started(&self) {
+        let mut processor = self.processor();
+        let scopes = self.lock_scopes();
+        self.check_synced(&mut processor, &scopes);
     }
 
     /// Leaves only these scopes, and says which are new.
@@ -199,7 +214,8 @@ impl Core {
         let why = waiting.map(|(scope, status)| {
             let status = status.get(scope);
             let error = status.last_error.unwrap_or_else(|| "no error so far".into());
-            format!("{scope} is {:?} ({error})", status.phase).to_lowercase()
+            let phase = format!("{:?}", status.phase).to_lowercase();
+            format!("{scope} is {phase} ({error})")
         });
         NotSynced { kind: self.kind.to_string(), why: why.collect::<Vec<_>>().join("; ") }
     }

@@ -13,6 +13,9 @@ use super::{Core, FixedNamespaces, NotSynced, Unfinished, resync};
 use crate::delta_fifo::Scope;
 use crate::stats::InformerStats;
 
+/// How long a task that was aborted may take to be gone.
+const ABORT_LIMIT: Duration = Duration::from_millis(100);
+
 /// Held by every handle. When the last one goes, everything ends.
 pub(crate) struct Keeper {
     core: Arc<Core>,
@@ -20,6 +23,8 @@ pub(crate) struct Keeper {
     tasks: Arc<Tasks>,
     run: Mutex<Option<Run>>,
     running: watch::Sender<bool>,
+    /// One change of namespaces at a time.
+    changing: tokio::sync::Mutex<()>,
 }
 
 /// One run, from a start to a stop.
@@ -43,6 +48,7 @@ impl Keeper {
             tasks: Arc::clone(tasks),
             run: Mutex::default(),
             running: watch::Sender::new(false),
+            changing: tokio::sync::Mutex::default(),
         })
     }
 
@@ -66,6 +72,7 @@ impl Keeper {
         }
         *run = Some(started);
         self.running.send_replace(true);
+        self.core.started();
     }
 
     pub(crate) async fn stop(&self) {
@@ -95,19 +102,28 @@ impl Keeper {
         NotSynced { kind: self.core.kind.to_string(), why: "it does not run; start() it first".into() }
     }
 
-    pub(crate) async fn set_scopes(&self, mut scopes: Vec<Scope>) -> Result<(), FixedNamespaces> {
+    pub(crate) async fn set_scopes(self: &Arc<Self>, mut scopes: Vec<Scope>) -> Result<(), FixedNamespaces> {
         if !self.core.options.changing_namespaces {
             return Err(FixedNamespaces);
         }
         scopes.sort();
         scopes.dedup();
-        let (added, removed) = self.core.set_scopes(&scopes);
+        // A task of its own, so that it comes to its end even if nobody waits for it.
+        let keeper = Arc::clone(self);
+        let change = tokio::spawn(async move { keeper.change_scopes(&scopes).await });
+        let _ = change.await;
+        Ok(())
+    }
+
+    async fn change_scopes(&self, scopes: &[Scope]) {
+        let _one_at_a_time = self.changing.lock().await;
+        let (added, removed) = self.core.set_scopes(scopes);
         let ended: Vec<_> = {
             let mut run = self.lock();
             let Some(run) = run.as_mut() else {
                 drop(run);
                 self.drop_scopes(&removed);
-                return Ok(());
+                return;
             };
             for scope in added {
                 self.reflect(run, scope);
@@ -121,7 +137,6 @@ impl Keeper {
         }
         // Nothing of theirs comes any more, so this is the last word about them.
         self.drop_scopes(&removed);
-        Ok(())
     }
 
     fn drop_scopes(&self, scopes: &[Scope]) {
@@ -163,6 +178,11 @@ impl Keeper {
         work: impl Future<Output = ()> + Send + 'static,
     ) {
         let cancel = self.cancel.clone();
+        if cancel.is_cancelled() {
+            end();
+            self.tasks.spawn(Some(name.to_owned()), work);
+            return;
+        }
         let work = async move {
             tokio::pin!(work);
             tokio::select! {
@@ -175,6 +195,20 @@ impl Keeper {
             }
         };
         self.tasks.spawn(Some(name.to_owned()), work);
+    }
+
+    /// Keeps this informer until something has come to its end.
+    pub(crate) fn keep_until(self: &Arc<Self>, end: impl Future<Output = ()> + Send + 'static) {
+        let keeper = Arc::clone(self);
+        self.tasks.spawn(None, async move {
+            end.await;
+            drop(keeper);
+        });
+    }
+
+    /// When everything ends.
+    pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.cancel.clone().cancelled_owned()
     }
 
     pub(crate) fn stats(&self) -> InformerStats {
@@ -223,7 +257,8 @@ impl Tasks {
             };
             if tokio::time::timeout_at(deadline, &mut task).await.is_err() {
                 task.abort();
-                let _ = task.await;
+                // It is gone at its next await; one that blocks its thread has none, and is not waited for.
+                let _ = tokio::time::timeout(ABORT_LIMIT, task).await;
                 handlers.extend(name);
             }
         }

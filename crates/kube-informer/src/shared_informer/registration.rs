@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use futures_core::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt};
 
 use super::Keeper;
 use crate::event::Event;
@@ -72,13 +73,17 @@ impl Registration {
         self.listener.has_synced()
     }
 
-    /// Waits until the callbacks for everything that was there before this handler have returned.
+    /// Waits until the callbacks for everything that was there before this handler have returned; or until the handler has
+    /// ended without, because the factory was shut down. [`has_synced`](Self::has_synced) tells.
     ///
     /// # Cancel safety
     /// May be dropped at any time.
     pub async fn wait_for_sync(&self) {
-        let mut synced = self.listener.synced();
-        let _ = synced.wait_for(|synced| *synced).await;
+        let (mut synced, mut finished) = (self.listener.synced(), self.listener.finished());
+        tokio::select! {
+            _ = synced.wait_for(|synced| *synced) => {}
+            _ = finished.wait_for(|finished| *finished) => {}
+        }
     }
 
     /// The handler's name.
@@ -115,12 +120,10 @@ impl Registration {
     /// Lets the handler go on, and keeps its informer, until the factory shuts down.
     pub fn detach(mut self) {
         self.detached = true;
-        let (keeper, mut finished) = (Arc::clone(&self.keeper), self.listener.finished());
-        let keep = async move {
+        let mut finished = self.listener.finished();
+        self.keeper.keep_until(async move {
             let _ = finished.wait_for(|finished| *finished).await;
-            drop(keeper);
-        };
-        self.keeper.spawn_handler(self.listener.name(), || {}, keep);
+        });
     }
 
     fn leave(&self) {
@@ -155,7 +158,7 @@ impl Drop for Finish {
 
 /// All events of an informer as a stream, beginning with everything that is there.
 ///
-/// An event counts as heard when the next one is asked for. Dropping the stream ends it.
+/// An event counts as heard when the next one is asked for. Dropping the stream ends it, and so does the end of the factory.
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct EventStream<K> {
     registration: Registration,
@@ -168,6 +171,7 @@ impl<K: Send + Sync + 'static> EventStream<K> {
         let name = name.unwrap_or_else(|| "stream".into());
         let registration = Registration::add(keeper, name, resync, buffer_len);
         let events = stream(Arc::clone(&registration.listener), filter);
+        let events = events.take_until(keeper.ended().boxed()).boxed();
         Self { registration, events }
     }
 }
@@ -202,4 +206,22 @@ impl<K> std::fmt::Debug for EventStream<K> {
 fn short_name(full: &str) -> String {
     let end = full.find('<').unwrap_or(full.len());
     full[..end].rsplit("::").find(|part| *part != "{{closure}}").unwrap_or(full).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short_name;
+
+    #[test]
+    fn handlers_are_named_after_their_type() {
+        for (full, short) in [
+            ("my_app::handlers::Pods", "Pods"),
+            ("my_app::main::{{closure}}", "main"),
+            ("my_app::run::{{closure}}::{{closure}}", "run"),
+            ("kube_informer::handler::Blocking<my_app::main::{{closure}}>", "Blocking"),
+            ("Plain", "Plain"),
+        ] {
+            assert_eq!(short_name(full), short);
+        }
+    }
 }

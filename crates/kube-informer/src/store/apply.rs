@@ -1,12 +1,12 @@
 //! Writes a batch of changes into the store, and says what handlers must hear of it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use kube_wire::ResourceVersion;
 
 use super::index::IndexSet;
-use super::{Indexer, Slot, State};
+use super::{Indexer, Slot, State, Writer};
 use crate::delta_fifo::{Batch, Delta, DeltaType, Element};
 use crate::event::Owed;
 use crate::intake::panic_text;
@@ -34,6 +34,11 @@ pub(crate) struct Applied {
     pub(crate) repairs: u64,
 }
 
+/// That index functions have been asked about a batch, and by which set of indexes.
+pub(crate) struct Prepared {
+    generation: u32,
+}
+
 impl Note {
     /// Whether a list at `listed` shows that the cache was wrong about this although it had everything up to `seen`.
     fn is_repair(&self, seen: &ResourceVersion, listed: &ResourceVersion) -> bool {
@@ -46,25 +51,33 @@ impl Note {
 }
 
 impl Indexer {
+    /// Works out what index functions say of a batch. They are the user's: this is to be called under no lock.
+    pub(crate) fn prepare(&self, batch: &mut Batch) -> Prepared {
+        let set = self.indexes.load_full();
+        self.index(batch, &set);
+        Prepared { generation: set.generation }
+    }
+
+    /// The right to write a batch; `None` if the indexes have changed since it was prepared, and it must be prepared again.
+    pub(crate) fn begin(&self, prepared: &Prepared) -> Option<MutexGuard<'_, Writer>> {
+        let writer = self.lock();
+        (prepared.generation == self.indexes.load().generation).then_some(writer)
+    }
+
     /// Writes all of a batch in one step. Readers see all of it or nothing.
     ///
     /// `initial` says that what is added was there before any handler.
-    pub(crate) fn apply(&self, mut batch: Batch, initial: bool) -> Applied {
-        // Index functions are the user's and run under no lock; if the set of indexes changes meanwhile, once more.
-        let _writer = loop {
-            let set = self.indexes.load_full();
-            self.index(&mut batch, &set);
-            let mut writer = self.lock();
-            if set.generation == self.indexes.load().generation {
-                if let Some(touched) = &mut writer.touched {
-                    touched.extend(batch.items.iter().map(|(key, _)| key.clone()));
-                }
-                break writer;
-            }
-        };
+    pub(crate) fn apply(&self, mut writer: MutexGuard<'_, Writer>, batch: Batch, initial: bool) -> Applied {
+        if let Some(touched) = &mut writer.touched {
+            touched.extend(batch.items.iter().map(|(key, _)| key.clone()));
+        }
         let mut state = State::clone(&self.cell.load());
         let mut applied = Applied::default();
         let trusted = batch.replaced.as_ref().is_none_or(|replaced| replaced.trusted);
+        if let Some(replaced) = &batch.replaced {
+            // What a list still cannot read it says itself, below.
+            state.forget_set_aside(&replaced.scope);
+        }
         for (key, elements) in batch.items {
             for element in elements {
                 match element {
@@ -83,6 +96,7 @@ impl Indexer {
             let repairs = applied.notes.iter().filter(|note| note.is_repair(seen, listed));
             applied.repairs = repairs.count() as u64;
         }
+        let relist = batch.replaced.is_some();
         if let Some(replaced) = batch.replaced {
             state.nameless.clear();
             if replaced.gone {
@@ -93,7 +107,11 @@ impl Indexer {
         let surplus = state.nameless.len().saturating_sub(NAMELESS_SHOWN);
         state.nameless.drain(..surplus);
         for (scope, version) in batch.versions {
-            state.set_version(&scope, version);
+            // A list may be of an older state, after a restore; events that come twice must not turn the time back.
+            let older = state.version(&scope).is_some_and(|now| version < *now);
+            if relist || !older {
+                state.set_version(&scope, version);
+            }
         }
         self.publish(state);
         applied
@@ -137,7 +155,14 @@ impl Indexer {
             (Some(before), None) => Delta::new(DeltaType::Deleted, Arc::clone(before)),
             (None, None) => return None,
         };
-        self.apply(Batch { items: vec![(key, vec![Element::Delta(delta)])], ..Batch::default() }, false);
+        let mut batch = Batch { items: vec![(key, vec![Element::Delta(delta)])], ..Batch::default() };
+        let writer = loop {
+            let prepared = self.prepare(&mut batch);
+            if let Some(writer) = self.begin(&prepared) {
+                break writer;
+            }
+        };
+        self.apply(writer, batch, false);
         before
     }
 }
@@ -153,7 +178,7 @@ pub(super) fn values(set: &IndexSet, entry: &Arc<Entry>) -> Result<super::IndexV
 /// | change | store has nothing | same uid, same version | same uid, other version | another uid |
 /// | --- | --- | --- | --- | --- |
 /// | added, updated, replaced | add | nothing | update | delete (missed), add |
-/// | deleted | nothing | delete | delete | delete, if it is not older |
+/// | deleted | nothing | delete | delete | delete (missed), if it is not older |
 /// | sync | nothing | update, to those due | update, to those due | update, to those due |
 ///
 /// An event that is older than what is stored is a repetition, and says nothing.
@@ -167,13 +192,17 @@ fn write(state: &mut State, key: &ObjectKey, delta: Delta, initial: bool, truste
     }
     let new = delta.object;
     if delta.kind == DeltaType::Deleted {
+        // Whether or not it was ever readable: it is gone.
+        state.set_aside.remove(key);
         let (old, _) = old?;
-        if old.uid() != new.uid() && *new.version() < *old.version() {
+        let another = old.uid() != new.uid();
+        if another && *new.version() < *old.version() {
             return None;
         }
         state.remove(key);
-        state.set_aside.remove(key);
-        return note(Owed::delete(old, new, delta.final_state_unknown), None);
+        let unknown = delta.final_state_unknown || another;
+        let last = if unknown { Arc::clone(&old) } else { new };
+        return note(Owed::delete(old, last, unknown), None);
     }
     state.set_aside.remove(key);
     let slot = Slot { entry: Arc::clone(&new), values: delta.values, stale: false };

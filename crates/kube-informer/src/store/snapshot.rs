@@ -213,9 +213,10 @@ impl<K> Query<K> {
     pub fn get(&self, name: &str) -> Option<Object<K>> {
         let key = ObjectKey::new(self.namespace.as_deref().unwrap_or_default(), name);
         let slot = self.state.objects.get(key.as_str())?;
-        let in_index = self.index.as_ref().is_none_or(|(index, value)| {
-            self.state.index(index).is_some_and(|index| index.keys(value).any(|found| *found == key))
-        });
+        let in_index = self
+            .index
+            .as_ref()
+            .is_none_or(|(index, value)| self.state.index(index).is_some_and(|index| index.has(value, &key)));
         (in_index && slot.entry.matches(&self.selector)).then(|| Object::new(Arc::clone(&slot.entry)))
     }
 
@@ -248,28 +249,25 @@ impl<K> Query<K> {
             move |key: &ObjectKey| self.namespace.is_none() || self.namespace.as_deref() == key.namespace();
         if let Some((index, value)) = &self.index {
             let after = after.cloned();
-            let keys = self.state.index(index).into_iter().flat_map(move |index| index.keys(value));
-            let keys =
-                keys.filter(move |key| in_namespace(key) && after.as_ref().is_none_or(|after| *key > after));
+            let index = self.state.index(index).into_iter();
+            let keys = index.flat_map(move |index| index.keys(value, after.as_ref()));
+            let keys = keys.filter(move |key| in_namespace(key));
             let entries = keys.filter_map(|key| self.state.objects.get(key.as_str())).map(|slot| &slot.entry);
             return Box::new(entries.filter(chosen));
         }
-        let start = match (after, &self.namespace) {
+        let first = self.namespace.as_ref().map(|namespace| format!("{namespace}/"));
+        let start = match (after, first) {
+            // A page may be asked for after a key of an earlier namespace.
+            (Some(after), Some(first)) if after.as_str() < &*first => Bound::Included(first),
             (Some(after), _) => Bound::Excluded(after.as_str().to_owned()),
-            (None, Some(namespace)) => Bound::Included(format!("{namespace}/")),
+            (None, Some(first)) => Bound::Included(first),
             (None, None) => Bound::Unbounded,
         };
         let from: Bound<&str> = start.as_ref().map(String::as_str);
         let range = self.state.objects.range(from, Bound::Unbounded);
-        let range = range.skip_while(move |(key, _)| !in_namespace(key) && after_is_before(self, key));
         let range = range.take_while(move |(key, _)| in_namespace(key));
         Box::new(range.map(|(_, Slot { entry, .. })| entry).filter(chosen))
     }
-}
-
-/// Whether a key stands before the query's namespace: a page asked for after a key of an earlier namespace.
-fn after_is_before<K>(query: &Query<K>, key: &ObjectKey) -> bool {
-    query.namespace.as_ref().is_some_and(|namespace| *key.as_str() < *format!("{namespace}/"))
 }
 
 impl<'a, K> IntoIterator for &'a Query<K> {

@@ -101,6 +101,14 @@ impl State {
         Some(old)
     }
 
+    /// Forgets the objects of a scope that could not be read.
+    pub(super) fn forget_set_aside(&mut self, scope: &Scope) {
+        let keys: Vec<_> = self.set_aside.keys().filter(|key| scope.contains(key)).cloned().collect();
+        for key in keys {
+            self.set_aside.remove(&key);
+        }
+    }
+
     /// Objects that could not be read.
     pub(crate) fn all_set_aside(&self) -> impl Iterator<Item = &SetAside> {
         self.set_aside.values().chain(&self.nameless).map(|aside| &**aside)
@@ -125,12 +133,23 @@ impl State {
 }
 
 impl IndexTree {
-    /// The keys that have a value, in order.
-    pub(crate) fn keys(&self, value: &str) -> impl Iterator<Item = &ObjectKey> {
+    /// Whether a key has a value.
+    pub(crate) fn has(&self, value: &str, key: &ObjectKey) -> bool {
+        self.pairs.contains_key(&Pair { value: value.into(), key: key.clone() })
+    }
+
+    /// The keys that have a value, in order, after one of them or from the first on.
+    pub(crate) fn keys<'a>(
+        &'a self,
+        value: &str,
+        after: Option<&ObjectKey>,
+    ) -> impl Iterator<Item = &'a ObjectKey> + use<'a> {
         let value: Arc<str> = value.into();
-        let from = Pair { value: Arc::clone(&value), key: ObjectKey::cluster("") };
+        // No key is empty, so that this comes before all of them.
+        let after = after.cloned().unwrap_or_else(|| ObjectKey::cluster(""));
+        let from = Pair { value: Arc::clone(&value), key: after };
         self.pairs
-            .range(Bound::Included(&from), Bound::Unbounded)
+            .range(Bound::Excluded(&from), Bound::Unbounded)
             .map(|(pair, ())| pair)
             .take_while(move |pair| pair.value == value)
             .map(|pair| &pair.key)
