@@ -1,0 +1,127 @@
+//! Several namespaces, and namespaces that change.
+
+mod common;
+
+use common::{Log, config_map, server, settle};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube_client::api::{Api, DeleteParams, PostParams};
+use kube_informer::delta_fifo::Scope;
+use kube_informer::{InformerOptions, SharedInformer, SharedInformerFactory};
+use kube_informer_apiserver::ApiServer;
+
+async fn put(server: &ApiServer, namespace: &str, name: &str) {
+    let namespaces: Api<Namespace> = Api::all(server.client());
+    let mut object = Namespace::default();
+    object.metadata.name = Some(namespace.to_owned());
+    let _ = namespaces.create(&PostParams::default(), &object).await;
+    let api: Api<ConfigMap> = Api::namespaced(server.client(), namespace);
+    api.create(&PostParams::default(), &config_map(name, &[("app", namespace)], &[])).await.unwrap();
+}
+
+fn keys(informer: &SharedInformer<ConfigMap>) -> String {
+    let snapshot = informer.snapshot();
+    snapshot.check().unwrap();
+    snapshot.iter().map(|entry| entry.key().to_string()).collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_namespace_has_a_reflector_and_a_version_of_its_own() {
+    let server = server();
+    for namespace in ["one", "two", "three"] {
+        put(&server, namespace, "a").await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let options = InformerOptions::default().namespace("one").namespace("two");
+    let informer = factory.informer_with::<ConfigMap>(options).unwrap();
+    let log = Log::default();
+    let seen = informer.add_handler(log.handler());
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    seen.wait_for_sync().await;
+    assert_eq!(keys(&informer), "one/a two/a");
+    assert_eq!(log.take(), "add a=one (initial)\nadd a=two (initial)\n");
+    let snapshot = informer.snapshot();
+    assert_eq!(informer.status().len(), 2);
+    assert!(snapshot.version().is_none() && snapshot.version_of(&Scope::namespace("one")).is_some());
+    put(&server, "two", "b").await;
+    put(&server, "three", "b").await;
+    let api: Api<ConfigMap> = Api::namespaced(server.client(), "one");
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    settle().await;
+    assert_eq!(keys(&informer), "two/a two/b");
+    let error = informer.set_namespaces(["three"]).await.unwrap_err();
+    assert!(error.to_string().contains("changing_namespaces"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_come_and_go_and_what_leaves_is_a_missed_delete() {
+    let server = server();
+    for namespace in ["one", "two"] {
+        put(&server, namespace, "a").await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let options = InformerOptions::default().changing_namespaces().namespace("one");
+    let informer = factory.informer_with::<ConfigMap>(options).unwrap();
+    let log = Log::default();
+    let _seen = informer.add_handler(log.handler());
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    settle().await;
+    assert_eq!(log.take(), "add a=one (initial)\n");
+    informer.set_namespaces(["one", "two"]).await.unwrap();
+    settle().await;
+    assert_eq!((log.take().as_str(), keys(&informer).as_str()), ("add a=two\n", "one/a two/a"));
+    informer.set_namespaces(["two"]).await.unwrap();
+    settle().await;
+    assert_eq!((log.take().as_str(), keys(&informer).as_str()), ("delete a=one (missed)\n", "two/a"));
+    assert_eq!(informer.namespaces(), ["two"]);
+    assert_eq!(server.stats().open_watches, 1);
+    put(&server, "one", "b").await;
+    put(&server, "two", "b").await;
+    settle().await;
+    assert_eq!(log.take(), "add b=two\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_of_no_namespace_is_synced_and_empty() {
+    let server = server();
+    put(&server, "one", "a").await;
+    let factory = SharedInformerFactory::new(server.client());
+    let options = InformerOptions::default().changing_namespaces();
+    let informer = factory.informer_with::<ConfigMap>(options).unwrap();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    assert_eq!((keys(&informer).as_str(), server.stats().open_watches), ("", 0));
+    informer.set_namespaces(["one"]).await.unwrap();
+    settle().await;
+    assert_eq!(keys(&informer), "one/a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_namespaces_comes_to_its_end_even_if_nobody_waits() {
+    let server = server();
+    for namespace in ["one", "two", "three"] {
+        put(&server, namespace, "a").await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let options = InformerOptions::default().changing_namespaces().namespace("one").namespace("two");
+    let informer = factory.informer_with::<ConfigMap>(options).unwrap();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    // Dropped after each number of polls; and the next change begins before the last has ended.
+    for polls in 0..20 {
+        for namespaces in [&["one", "three"][..], &["two"], &["one", "two"]] {
+            let mut change = Box::pin(informer.set_namespaces(namespaces));
+            for _ in 0..polls {
+                if futures_util::poll!(&mut change).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        informer.set_namespaces(["two", "three"]).await.unwrap();
+        settle().await;
+        assert_eq!(keys(&informer), "three/a two/a", "after {polls} polls");
+        assert_eq!(server.stats().open_watches, 2, "after {polls} polls");
+    }
+}
