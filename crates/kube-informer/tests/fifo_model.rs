@@ -53,7 +53,7 @@ impl Model {
                 match (last, change) {
                     ((DeltaType::Deleted, _, false), (DeltaType::Deleted, ..)) => {}
                     ((DeltaType::Deleted, _, true), (DeltaType::Deleted, ..)) => {
-                        *of_key.last_mut().unwrap() = change
+                        *of_key.last_mut().unwrap() = change;
                     }
                     _ => of_key.push(change),
                 }

@@ -339,10 +339,10 @@ async fn stopped_and_started_again_handlers_hear_of_what_changed_meanwhile() {
         add c@6
         delete a@8
         store @8: b@5 c@6
-          0.0s list limit 500
-          0.0s watch from 1
-          0.0s list limit 500
-          0.0s watch from 7
+        > 0.0s list limit 500
+        > 0.0s watch from 1
+        > 0.0s list limit 500
+        > 0.0s watch from 7
     "#]],
     )
     .await;

@@ -25,8 +25,8 @@ async fn a_list_in_pages_is_asked_for_and_then_a_watch_from_its_version() {
         add c@7
         delete b@8
         store @8: a@6 c@7
-          0.0s list limit 500
-          0.0s watch from 5
+        > 0.0s list limit 500
+        > 0.0s watch from 5
         Watching Paged("streaming lists are switched off") @8, no error
     "#]],
     )
@@ -45,7 +45,7 @@ async fn a_streaming_list_and_its_watch_are_one_request() {
         add c@7
         delete b@8
         store @8: a@6 c@7
-          0.0s stream
+        > 0.0s stream
         Watching Streaming @8, no error
     "#]],
     )
@@ -64,10 +64,10 @@ async fn relist_after_expiry_reports_what_vanished() {
         update a@2→5
         add c@5
         store @5: a@5 c@5
-          0.0s list limit 500
-          0.0s watch from 1
-          0.5s list limit 500
-          0.5s watch from 5
+        > 0.0s list limit 500
+        > 0.0s watch from 1
+        > 0.5s list limit 500
+        > 0.5s watch from 5
     "#]],
     )
     .await;
@@ -104,10 +104,10 @@ async fn pages_are_read_to_the_end_with_the_size_that_was_set() {
             add g@7 (initial)
             add h@10
             store @10: a@1 b@2 c@3 d@4 e@5 f@6 g@7 h@10
-              0.0s list limit 4
-              0.0s list limit 4 continue page-0
-              0.0s list limit 4 continue page-1
-              0.0s watch from 9
+            > 0.0s list limit 4
+            > 0.0s list limit 4 continue page-0
+            > 0.0s list limit 4 continue page-1
+            > 0.0s watch from 9
         "#]],
     )
     .await;
@@ -121,12 +121,12 @@ async fn an_expired_page_leads_to_one_list_without_pages() {
             add a@1 (initial)
             add b@2 (initial)
             delete a@1 (missed)
-              0.0s list limit 500
-              0.0s list limit 500 continue page-0
-              0.2s list
-              0.2s watch from 10
-              1.0s list limit 500
-              1.0s watch from 12
+            > 0.0s list limit 500
+            > 0.0s list limit 500 continue page-0
+            > 0.2s list
+            > 0.2s watch from 10
+            > 1.0s list limit 500
+            > 1.0s watch from 12
         "#]],
     )
     .await;
@@ -157,12 +157,12 @@ async fn watches_that_end_or_break_are_resumed_and_cost_no_list() {
             update a@2→3
             add b@10
             update b@10→11
-              0.0s list limit 500
-              0.0s watch from 1
-              0.2s watch from 2
-              0.6s watch from 3
-              1.4s watch from 9
-              3.0s watch from 10
+            > 0.0s list limit 500
+            > 0.0s watch from 1
+            > 0.2s watch from 2
+            > 0.6s watch from 3
+            > 1.4s watch from 9
+            > 3.0s watch from 10
         "#]],
     )
     .await;
@@ -173,13 +173,13 @@ async fn a_watch_that_ends_at_once_is_resumed_after_a_growing_wait() {
     check(
         "list@1 · watch · end · watch · end · watch · end · watch · end · watch · wait 1m · end · watch *2 · asked",
         expect![[r#"
-              0.0s list limit 500
-              0.0s watch from 1
-              0.2s watch from 1
-              0.6s watch from 1
-              1.4s watch from 1
-              3.0s watch from 1
-              63.2s watch from 1
+            > 0.0s list limit 500
+            > 0.0s watch from 1
+            > 0.2s watch from 1
+            > 0.6s watch from 1
+            > 1.4s watch from 1
+            > 3.0s watch from 1
+            > 63.2s watch from 1
         "#]],
     )
     .await;
@@ -225,12 +225,12 @@ async fn too_many_requests_are_obeyed_and_cost_no_list() {
         expect![[r#"
             add a@1 (initial)
             update a@1→2
-              0.0s list limit 500
-              0.0s watch from 1
-              7.2s watch from 1
-              7.6s watch from 1
-              8.4s watch from 1
-              10.0s watch from 1
+            > 0.0s list limit 500
+            > 0.0s watch from 1
+            > 7.2s watch from 1
+            > 7.6s watch from 1
+            > 8.4s watch from 1
+            > 10.0s watch from 1
         "#]],
     )
     .await;
@@ -246,13 +246,13 @@ async fn lists_that_fail_are_tried_again_and_harm_nothing() {
             store @2: a@1 b@2
             delete a@1 (missed)
             store @4: b@2
-              0.0s list limit 500
-              0.2s list limit 500
-              0.6s list limit 500
-              0.6s watch from 1
-              1.4s list limit 500
-              3.0s list limit 500
-              3.0s watch from 3
+            > 0.0s list limit 500
+            > 0.2s list limit 500
+            > 0.6s list limit 500
+            > 0.6s watch from 1
+            > 1.4s list limit 500
+            > 3.0s list limit 500
+            > 3.0s watch from 3
         "#]],
     )
     .await;
@@ -266,10 +266,10 @@ async fn a_watch_that_is_refused_as_expired_lists() {
         add a@1 (initial)
         delete a@1 (missed)
         add b@5
-          0.0s list limit 500
-          0.0s watch from 1
-          0.5s list limit 500
-          0.5s watch from 7
+        > 0.0s list limit 500
+        > 0.0s watch from 1
+        > 0.5s list limit 500
+        > 0.5s watch from 7
     "#]],
     )
     .await;
@@ -308,11 +308,11 @@ async fn a_list_older_than_what_was_seen_is_a_restore_if_it_is_so_twice() {
             add d@22
             update a@20→31
             store @31: a@31 b'@21 d@22
-              0.0s list limit 500
-              0.0s watch from 50
-              0.5s list limit 500
-              0.5s list limit 500
-              0.5s watch from 30
+            > 0.0s list limit 500
+            > 0.0s watch from 50
+            > 0.5s list limit 500
+            > 0.5s list limit 500
+            > 0.5s watch from 30
         "#]],
     )
     .await;
@@ -343,10 +343,10 @@ async fn a_stale_first_list_may_be_asked_for() {
         "list@5 a@1 · watch *6 · expire · list@7 a@1 · watch *8 · asked · status",
         expect![[r#"
             add a@1 (initial)
-              0.0s list from 0 limit 500
-              0.0s watch from 5
-              0.5s list limit 500
-              0.5s watch from 7
+            > 0.0s list from 0 limit 500
+            > 0.0s watch from 5
+            > 0.5s list limit 500
+            > 0.5s watch from 7
             Watching Paged("a stale first list was asked for") @8, HTTP 410: too old resource version
         "#]],
     )
@@ -359,9 +359,9 @@ async fn bookmarks_move_the_version_and_nothing_else() {
         "list@1 · watch *5 · store · end · watch *6 · asked · store",
         expect![[r#"
         store @5:
-          0.0s list limit 500
-          0.0s watch from 1
-          0.2s watch from 5
+        > 0.0s list limit 500
+        > 0.0s watch from 1
+        > 0.2s watch from 5
         store @6:
     "#]],
     )
@@ -378,9 +378,9 @@ async fn repeated_and_older_events_say_nothing_and_do_not_turn_the_time_back() {
         store @7: a@7
         update a@7→8
         store @8: a@8
-          0.0s list limit 500
-          0.0s watch from 5
-          0.2s watch from 7
+        > 0.0s list limit 500
+        > 0.0s watch from 5
+        > 0.2s watch from 7
     "#]],
     )
     .await;
@@ -448,10 +448,10 @@ async fn an_event_without_a_readable_key_is_healed_by_a_list() {
         add b@1 (initial)
         update b@1→2
         store @4: a@1 b@2
-          0.0s list limit 500
-          0.0s watch from 1
-          0.2s list limit 500
-          0.2s watch from 3
+        > 0.0s list limit 500
+        > 0.0s watch from 1
+        > 0.2s list limit 500
+        > 0.2s watch from 3
     "#]],
     )
     .await;
@@ -467,8 +467,8 @@ async fn an_unreadable_delete_of_a_known_object_removes_it() {
         delete a@1 (missed)
         store @2: b@1
         add c@3
-          0.0s list limit 500
-          0.0s watch from 1
+        > 0.0s list limit 500
+        > 0.0s watch from 1
     "#]],
     )
     .await;
@@ -528,11 +528,11 @@ async fn a_stream_without_its_end_bookmark_falls_back_to_lists_for_good() {
             add a@1 (initial)
             add b@2 (initial)
             delete a@1 (missed)
-              0.0s stream
-              15.0s list limit 500
-              15.0s watch from 5
-              15.2s list limit 500
-              15.2s watch from 7
+            > 0.0s stream
+            > 15.0s list limit 500
+            > 15.0s watch from 5
+            > 15.2s list limit 500
+            > 15.2s watch from 7
             Watching Paged("no end bookmark came in time") @8, HTTP 410: too old resource version
         "#]],
     )
@@ -546,9 +546,9 @@ async fn a_rejected_stream_falls_back_to_lists_at_once() {
         "refuse watch 400 · list@5 a@1 · watch *6 · asked · status",
         expect![[r#"
         add a@1 (initial)
-          0.0s stream
-          0.0s list limit 500
-          0.0s watch from 5
+        > 0.0s stream
+        > 0.0s list limit 500
+        > 0.0s watch from 5
         Watching Paged("the server rejects streaming lists") @6, HTTP 400: trouble
     "#]],
     )
@@ -563,11 +563,11 @@ async fn a_stream_that_breaks_before_its_end_is_streamed_again() {
         expect![[r#"
             add b@2 (initial)
             update b@2→6
-              0.0s stream
-              0.2s stream
-              3.4s stream
-              4.2s watch from 5
-              5.8s stream
+            > 0.0s stream
+            > 0.2s stream
+            > 3.4s stream
+            > 4.2s watch from 5
+            > 5.8s stream
             store @9: b@6
         "#]],
     )
@@ -581,11 +581,11 @@ async fn a_stream_that_fails_three_times_falls_back_to_lists() {
         "refuse watch 500 · refuse watch 500 · refuse watch 500 · list@5 a@1 · asked · status",
         expect![[r#"
             add a@1 (initial)
-              0.0s stream
-              0.2s stream
-              0.6s stream
-              1.4s list limit 500
-              1.4s watch from 5
+            > 0.0s stream
+            > 0.2s stream
+            > 0.6s stream
+            > 1.4s list limit 500
+            > 1.4s watch from 5
             Watching Paged("streaming lists failed three times in a row") @5, HTTP 500: trouble
         "#]],
     )
@@ -620,9 +620,9 @@ async fn silence_is_death_by_the_measure_of_bookmarks() {
         "list@1 · watch *2 · wait 1m · watch *3 · wait 1m · watch *4 · wait 4m · watch +a@5 · asked · status",
         expect![[r#"
             add a@5
-              0.0s list limit 500
-              0.0s watch from 1
-              300.2s watch from 4
+            > 0.0s list limit 500
+            > 0.0s watch from 1
+            > 300.2s watch from 4
             Watching Paged("streaming lists are switched off") @5, the watch is taken for dead: the server was silent too long
         "#]],
     )
@@ -636,8 +636,8 @@ async fn a_watch_without_bookmarks_is_left_alone_for_as_long_as_it_may_last() {
         expect![[r#"
         add a@2
         update a@2→3
-          0.0s list limit 500
-          0.0s watch from 1
+        > 0.0s list limit 500
+        > 0.0s watch from 1
     "#]],
     )
     .await;
@@ -656,12 +656,12 @@ async fn a_comparison_with_the_server_repairs_what_events_did_not_say() {
             update b@2→4
             update a@1→9
             store @9: a@9 b@4
-              0.0s list limit 500
-              0.0s watch from 5
-              240.2s watch from 6
-              480.4s watch from 6
-              600.0s list limit 500
-              600.0s watch from 6
+            > 0.0s list limit 500
+            > 0.0s watch from 5
+            > 240.2s watch from 6
+            > 480.4s watch from 6
+            > 600.0s list limit 500
+            > 600.0s watch from 6
         "#]],
     )
     .await;
@@ -714,9 +714,9 @@ async fn stopped_before_it_began_it_asks_nothing() {
 async fn a_list_that_hangs_is_given_up_and_asked_for_again() {
     check("wait 62s · list a@1 · asked · status", expect![[r#"
         add a@1 (initial)
-          0.0s list limit 500
-          60.2s list limit 500
-          62.0s watch from 1
+        > 0.0s list limit 500
+        > 60.2s list limit 500
+        > 62.0s watch from 1
         Watching Paged("streaming lists are switched off") @1, the list took too long: no answer within the deadline
     "#]]).await;
 }

@@ -78,7 +78,7 @@ impl Play {
             "store" => self.print_store(),
             "asked" => {
                 for line in self.server.take_asked() {
-                    self.print(&format!("  {line}"));
+                    self.print(&format!("> {line}"));
                 }
             }
             "status" => self.print_status(),
