@@ -153,7 +153,18 @@ impl<'de> Node<'_, 'de> {
         Node { what: What::Message(message_at(index), body, None), depth }.visit(visitor)
     }
 
+    #[inline]
     fn visit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WireError> {
+        // Most values are text, and nearly all text is as it should be.
+        if let What::Leaf(Type::Text, Some(Value::Bytes(bytes))) = self.what
+            && let Ok(text) = std::str::from_utf8(bytes)
+        {
+            return visitor.visit_borrowed_str(text);
+        }
+        self.visit_any(visitor)
+    }
+
+    fn visit_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, WireError> {
         let depth = self.deeper();
         match self.what {
             What::Nothing => visitor.visit_unit(),

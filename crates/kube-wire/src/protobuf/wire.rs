@@ -56,6 +56,18 @@ impl<'a> Reader<'a> {
     /// The next field; `None` at the end of the message.
     #[inline]
     pub(crate) fn next_field(&mut self) -> Result<Option<Field<'a>>, WireError> {
+        // Nearly every tag is one byte and most lengths are: short text and small messages, without a detour.
+        if let [tag @ 0x0a..0x80, length @ 0..0x80, rest @ ..] = &self.bytes[self.at..]
+            && tag & 7 == 2
+            && let Some(value) = rest.get(..usize::from(*length))
+        {
+            self.at += 2 + value.len();
+            return Ok(Some(Field { number: u32::from(tag >> 3), value: Value::Bytes(value) }));
+        }
+        self.next_field_of_any_shape()
+    }
+
+    fn next_field_of_any_shape(&mut self) -> Result<Option<Field<'a>>, WireError> {
         if self.at == self.bytes.len() {
             return Ok(None);
         }
