@@ -32,7 +32,7 @@ type entry struct {
 	FromJSON []byte `json:"fromJSON,omitempty"`
 }
 
-// The corpus: for each kind the empty object and one with many fields, then what odd JSON becomes.
+// The corpus: for each kind the empty object and two with many fields, then what odd JSON becomes.
 func printCorpus(to io.Writer) {
 	out := bufio.NewWriter(to)
 	defer out.Flush()
@@ -53,7 +53,7 @@ func printCorpus(to io.Writer) {
 	})
 	filler := newFiller()
 	for _, kind := range all {
-		for round := range 2 {
+		for round := range 3 {
 			object := reflect.New(kind.message)
 			if round > 0 {
 				filler.fill(object.Elem(), 0)

@@ -65,8 +65,6 @@ enum What<'a, 'de> {
     Leaf(Type, Option<Value<'de>>),
     /// A list or map without elements, which Go writes as null.
     Nothing,
-    /// A list without elements all the same, where Go has made one.
-    EmptyList,
     Message(&'static Message, Body<'de>, Option<Kind>),
     List(Repeated<'a, 'de>),
     Map(Repeated<'a, 'de>),
@@ -114,7 +112,8 @@ impl<'de> Node<'_, 'de> {
         match message.shape {
             Shape::Object => visitor.visit_map(ObjectAccess::new(message, fields, kind, depth)),
             Shape::List => match fields.next(1)? {
-                None => visitor.visit_unit(),
+                // The message is there, so the list is, if empty.
+                None => visitor.visit_seq(no_elements()),
                 Some(first) => {
                     let what = What::List(Repeated::new(&mut fields, field(0), first));
                     Node { what, depth }.visit(visitor)
@@ -168,7 +167,6 @@ impl<'de> Node<'_, 'de> {
         let depth = self.deeper();
         match self.what {
             What::Nothing => visitor.visit_unit(),
-            What::EmptyList => visitor.visit_seq(no_elements()),
             What::Message(message, body, kind) => Self::visit_message(message, body, kind, depth?, visitor),
             What::List(list) => visitor.visit_seq(ListAccess::new(list, depth?)),
             What::Map(map) => visitor.visit_map(EntryAccess::new(map, depth?)),
@@ -210,8 +208,7 @@ impl<'de> Node<'_, 'de> {
             What::Nothing => true,
             What::Leaf(kind, value) => leaf::is_null(*kind, *value)?,
             What::Message(message, body, _) => match message.shape {
-                Shape::Object | Shape::SchemaOrBool => false,
-                Shape::List => Fields::new(body.clone())?.next(1)?.is_none(),
+                Shape::Object | Shape::List | Shape::SchemaOrBool => false,
                 Shape::SchemaOrList => {
                     let mut fields = Fields::new(body.clone())?;
                     let no_schema = fields.next(1)?.is_none();

@@ -76,11 +76,13 @@ fn write_field(
     depth: u8,
 ) -> Result<(), WireError> {
     match field.repeat {
-        Repeat::One | Repeat::Inline => write_value(out, field.number, field.kind, value, depth),
+        // A list with a message of its own may be missing, as a pointer may.
+        Repeat::One if is_list(field.kind) && value.is_none() => Ok(()),
         Repeat::Optional => match value {
             Some(_) => write_value(out, field.number, field.kind, value, depth),
             None => Ok(()),
         },
+        Repeat::One | Repeat::Inline => write_value(out, field.number, field.kind, value, depth),
         Repeat::Many => {
             for element in elements(value)? {
                 write_value(out, field.number, field.kind, element, depth)?;
@@ -103,6 +105,10 @@ fn write_field(
             Ok(())
         }
     }
+}
+
+fn is_list(kind: Type) -> bool {
+    matches!(kind, Type::Message(index) if message_at(index).shape == Shape::List)
 }
 
 /// Writes one value; `None` is null or missing, which is zero.

@@ -5,7 +5,7 @@ use serde::de::{DeserializeSeed, MapAccess};
 
 use super::super::fields::{Body, Fields};
 use super::super::leaf;
-use super::super::schema::{Field, Kind, Message, Repeat, Type, message_at};
+use super::super::schema::{Field, Kind, Message, Repeat, Shape, Type, message_at};
 use super::super::wire::Value;
 use super::repeated::Repeated;
 use super::{Node, What};
@@ -86,7 +86,7 @@ impl<'de> ObjectAccess<'de> {
                     self.outer.push(std::mem::replace(&mut self.level, level));
                     continue;
                 }
-                (Repeat::One, Type::Message(index)) => {
+                (Repeat::One, Type::Message(index)) if message_at(index).shape != Shape::List => {
                     let body = fields.merged(field.number)?.unwrap_or_default();
                     Some(Member::Message(field, index, body))
                 }

@@ -7,9 +7,9 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess};
 
 use super::super::fields::Fields;
 use super::super::leaf::text;
-use super::super::schema::{Field, Shape, Type};
+use super::super::schema::{Field, Type};
 use super::super::wire::{self, Value};
-use super::{Node, What};
+use super::Node;
 use crate::WireError;
 
 /// The fields of one number, of which the first has been taken.
@@ -113,12 +113,6 @@ impl<'de> MapAccess<'de> for EntryAccess<'_, 'de> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, WireError> {
-        let mut node = Node::element(self.map.kind, self.value.take(), self.depth)?;
-        if matches!(&node.what, What::Message(message, ..) if message.shape == Shape::List)
-            && node.is_null()?
-        {
-            node.what = What::EmptyList;
-        }
-        seed.deserialize(node)
+        seed.deserialize(Node::element(self.map.kind, self.value.take(), self.depth)?)
     }
 }
