@@ -33,6 +33,7 @@ use kube_informer::reflector::ReflectorConfig;
 
 pub use fifo::check_fifo;
 pub use notation::Thing;
+pub use play::settle;
 
 /// Plays a script against lists in pages, which is what most scenarios are about, and compares what it prints.
 pub async fn check(script: &str, expected: Expect) {
