@@ -5,7 +5,11 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// A node splits when it would hold more than this.
-pub(super) const MAX_LEN: usize = 64;
+///
+/// A write that is published by itself copies the nodes on its way, and so touches the count of every key and value in them:
+/// in a large tree each is a trip to memory. With 64, an event on a million objects cost three times one on a thousand;
+/// with 16, twice, for a few bytes more an entry (`cargo bench -p kube-informer --bench pipeline -- update`).
+pub(super) const MAX_LEN: usize = 16;
 
 /// A node other than the root that holds fewer is joined with a neighbour.
 pub(super) const MIN_LEN: usize = MAX_LEN / 4;
@@ -14,7 +18,7 @@ pub(super) const MIN_LEN: usize = MAX_LEN / 4;
 const JOINED_LEN: usize = MAX_LEN / 4 * 3;
 
 /// Spare room is added in this many entries at most. Doubling would waste a third of a randomly filled tree.
-const SPARE_LEN: usize = 4;
+const SPARE_LEN: usize = 2;
 
 #[derive(Clone)]
 pub(super) enum Node<K, V> {
