@@ -10,6 +10,7 @@
 //! [`SharedInformerFactory`] ties it together: whoever asks for the same kind shares one list, one watch and one copy.
 
 pub mod backoff;
+pub mod controller;
 pub mod delta_fifo;
 pub mod event;
 pub mod factory;
@@ -26,6 +27,7 @@ pub mod stats;
 pub mod store;
 pub mod workqueue;
 
+pub use controller::Controller;
 pub use event::{Deleted, Event};
 pub use factory::SharedInformerFactory;
 pub use handler::{EventHandler, HandlerOptions, blocking};

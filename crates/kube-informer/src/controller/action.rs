@@ -1,0 +1,82 @@
+//! What a reconcile says when it ends.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+/// What is to happen with a key that was reconciled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Action(pub(super) Next);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    AwaitChange,
+    RequeueAfter(Duration),
+}
+
+impl Action {
+    /// Nothing until something changes.
+    pub fn done() -> Self {
+        Self(Next::AwaitChange)
+    }
+
+    /// Once more after this time, or earlier if something changes.
+    pub fn requeue_after(delay: Duration) -> Self {
+        Self(Next::RequeueAfter(delay))
+    }
+}
+
+/// Why a reconcile failed. Any error becomes one by `?` and is tried again, later and later.
+///
+/// It is no `Error` itself, so that every error can become one; ask it for its [`error`](Self::error).
+pub struct Failure {
+    error: Box<dyn Error + Send + Sync>,
+    terminal: bool,
+}
+
+impl Failure {
+    /// A failure that no second try will mend: the key rests until something changes.
+    pub fn terminal(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { error: error.into(), terminal: true }
+    }
+
+    /// A failure that is tried again; for texts, which are no errors by themselves.
+    pub fn retry(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { error: error.into(), terminal: false }
+    }
+
+    /// Whether no second try will mend it.
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// The error itself.
+    pub fn error(&self) -> &(dyn Error + Send + Sync + 'static) {
+        &*self.error
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::retry(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.error)?;
+        let mut cause = self.error.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({self})", if self.terminal { "Terminal" } else { "Retry" })
+    }
+}

@@ -1,0 +1,163 @@
+//! What puts keys into a controller's queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::stream::BoxStream;
+use futures_util::StreamExt;
+
+use super::predicate::{Change, Predicate};
+use crate::ObjectKey;
+use crate::event::Deleted;
+use crate::handler::{EventHandler, HandlerOptions};
+use crate::object::{Entry, Kind, Object, View};
+use crate::shared_informer::{Registration, SharedInformer};
+use crate::workqueue::{Add, Cause, WorkQueue};
+
+/// What was there before, and what merely comes round again, waits behind what is new.
+const LOW_PRIORITY: i8 = -50;
+
+/// How long a source may fail before the others stop waiting for it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A source of keys that has not begun.
+pub(super) struct Trigger {
+    pub(super) name: String,
+    pub(super) predicate: Option<Predicate>,
+    begin: Box<dyn FnOnce(&WorkQueue<ObjectKey>, Option<Predicate>, Arc<str>) -> Running + Send>,
+}
+
+/// A source of keys at work. Dropped, it ends.
+pub(super) enum Running {
+    Informer { informer: SharedInformer<()>, registration: Registration },
+    Stream(#[allow(dead_code, reason = "held for its drop")] tokio::task::JoinSet<()>),
+}
+
+impl Trigger {
+    /// The objects of an informer, each mapped to the keys it concerns.
+    pub(super) fn informer<T: View>(
+        informer: SharedInformer<T>,
+        predicate: Option<Predicate>,
+        keys: impl Fn(&Object<T>) -> Vec<ObjectKey> + Send + Sync + 'static,
+    ) -> Self {
+        let name = informer.kind().kind().to_owned();
+        let begin = move |queue: &WorkQueue<ObjectKey>, predicate, source: Arc<str>| {
+            informer.start();
+            let enqueue = Enqueue { queue: queue.clone(), source, predicate, keys };
+            let options = HandlerOptions::default().name(format!("controller of {}", enqueue.source));
+            let registration = informer.add_handler_with(options, enqueue);
+            Running::Informer { informer: informer.read_as(), registration }
+        };
+        Self { name, predicate, begin: Box::new(begin) }
+    }
+
+    /// Keys from anywhere.
+    pub(super) fn stream(name: &str, mut keys: BoxStream<'static, ObjectKey>) -> Self {
+        let begin = move |queue: &WorkQueue<ObjectKey>, _, source: Arc<str>| {
+            let queue = queue.clone();
+            let mut tasks = tokio::task::JoinSet::new();
+            tasks.spawn(async move {
+                while let Some(key) = keys.next().await {
+                    let cause = Some(Cause::new(Arc::clone(&source), "asked"));
+                    queue.add_with(key, Add { cause, ..Add::default() });
+                }
+            });
+            Running::Stream(tasks)
+        };
+        Self { name: name.to_owned(), predicate: None, begin: Box::new(begin) }
+    }
+
+    pub(super) fn begin(self, queue: &WorkQueue<ObjectKey>) -> Running {
+        (self.begin)(queue, self.predicate, self.name.into())
+    }
+}
+
+impl Running {
+    /// Waits until everything that is there has been queued; or, if the source fails, until it is clear that the others need
+    /// not wait for it. Then it says so, and joins when it comes.
+    pub(super) async fn ready(&self) {
+        let Self::Informer { informer, registration } = self else { return };
+        loop {
+            let late = tokio::time::timeout(PATIENCE, registration.wait_for_sync()).await.is_err();
+            if !late {
+                return;
+            }
+            let failing = informer.status().into_iter().find_map(|status| {
+                let never_listed = status.version.is_none();
+                status.last_error.filter(|_| never_listed)
+            });
+            if let Some(error) = failing {
+                tracing::warn!(kind = %informer.kind(), error, "a source is not there; it joins when it comes");
+                return;
+            }
+        }
+    }
+}
+
+/// The keys of the objects of a kind that manage others.
+pub(super) fn owner_of<T>(owner: &Kind, owned: &Object<T>) -> Vec<ObjectKey> {
+    let group =
+        |api_version: &str| api_version.rsplit_once('/').map_or(String::new(), |(group, _)| group.to_owned());
+    let managers = owned.owners().iter().filter(|manager| {
+        // Versions come and go; the group and the kind say what it is.
+        manager.controller
+            && *manager.kind == *owner.kind()
+            && group(&manager.api_version) == group(owner.api_version())
+    });
+    let key = |name: &str| match owned.namespace() {
+        Some(namespace) if owner.is_namespaced() => ObjectKey::namespaced(namespace, name),
+        _ => ObjectKey::cluster(name),
+    };
+    managers.map(|manager| key(&manager.name)).collect()
+}
+
+/// A handler that enqueues keys and does nothing else.
+struct Enqueue<F> {
+    queue: WorkQueue<ObjectKey>,
+    source: Arc<str>,
+    predicate: Option<Predicate>,
+    keys: F,
+}
+
+impl<F> Enqueue<F> {
+    fn enqueue<T>(&self, event: &'static str, change: Change<'_>, objects: &[&Object<T>], priority: i8)
+    where
+        F: Fn(&Object<T>) -> Vec<ObjectKey>,
+    {
+        if self.predicate.as_ref().is_some_and(|predicate| !predicate.passes(&change)) {
+            return;
+        }
+        let mut keys: Vec<ObjectKey> = objects.iter().flat_map(|object| (self.keys)(object)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let version = change.new.or(change.old).and_then(|entry| entry.version().as_u64());
+        for key in keys {
+            let cause = Cause::new(Arc::clone(&self.source), event);
+            let cause = version.into_iter().fold(cause, Cause::at_version);
+            self.queue.add_with(key, Add { priority, cause: Some(cause), ..Add::default() });
+        }
+    }
+}
+
+impl<T, F> EventHandler<T> for Enqueue<F>
+where
+    T: Send + Sync + 'static,
+    F: Fn(&Object<T>) -> Vec<ObjectKey> + Send + Sync + 'static,
+{
+    async fn on_add(&mut self, object: Object<T>, initial: bool) {
+        let change = Change { old: None, new: Some(&object) };
+        self.enqueue("added", change, &[&object], if initial { LOW_PRIORITY } else { 0 });
+    }
+
+    async fn on_update(&mut self, old: Object<T>, new: Object<T>) {
+        let change = Change { old: Some(&old), new: Some(&new) };
+        let (event, priority) = if old.is_same(&new) { ("resync", LOW_PRIORITY) } else { ("updated", 0) };
+        // Who it belonged to must hear of it as well as who it belongs to.
+        self.enqueue(event, change, &[&old, &new], priority);
+    }
+
+    async fn on_delete(&mut self, deleted: Deleted<T>) {
+        let entry: &Entry = &deleted.object;
+        self.enqueue("deleted", Change { old: Some(entry), new: None }, &[&deleted.object], 0);
+    }
+}

@@ -1,0 +1,128 @@
+//! Takes keys from the queue, one at a time, and reconciles them.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tracing::{Instrument, debug, error, info_span, warn};
+
+use super::action::{Action, Failure, Next};
+use super::{Context, Request};
+use crate::ObjectKey;
+use crate::intake::panic_text;
+use crate::workqueue::{Item, WorkQueue};
+
+/// What has come of all reconciles.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) succeeded: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) terminal: AtomicU64,
+    pub(super) timed_out: AtomicU64,
+    pub(super) panicked: AtomicU64,
+    pub(super) running: Mutex<BTreeSet<ObjectKey>>,
+}
+
+impl Counts {
+    pub(super) fn running(&self) -> Vec<ObjectKey> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+/// What one reconcile came to.
+enum Outcome {
+    Ended(Result<Action, Failure>),
+    Panicked(String),
+    TimedOut(Duration),
+}
+
+/// Works until the queue is shut down.
+pub(super) async fn work<K, F, Fut>(
+    queue: WorkQueue<ObjectKey>,
+    context: Context<K>,
+    counts: Arc<Counts>,
+    limit: Option<Duration>,
+    reconcile: Arc<F>,
+) where
+    K: 'static,
+    F: Fn(Request, Context<K>) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<Action, Failure>> + Send,
+{
+    while let Some(item) = queue.get().await {
+        let key = item.key().clone();
+        let span = info_span!("reconcile", %key);
+        let guard = InWork::new(&counts, key.clone());
+        let request = Request { key, reasons: item.reasons().clone(), failures: item.failures() };
+        // The closure is called inside, so that its own panic is caught as well.
+        let run = async { reconcile(request, context.clone()).await };
+        let run = AssertUnwindSafe(run.instrument(span)).catch_unwind();
+        let outcome = match limit {
+            None => ended(run.await),
+            Some(limit) => tokio::time::timeout(limit, run).await.map_or(Outcome::TimedOut(limit), ended),
+        };
+        drop(guard);
+        conclude(item, outcome, &counts);
+    }
+}
+
+fn ended(result: Result<Result<Action, Failure>, Box<dyn std::any::Any + Send>>) -> Outcome {
+    result.map_or_else(|panic| Outcome::Panicked(panic_text(&*panic)), Outcome::Ended)
+}
+
+/// Puts the key where it belongs now.
+fn conclude(item: Item<ObjectKey>, outcome: Outcome, counts: &Counts) {
+    let key = item.key().clone();
+    match outcome {
+        Outcome::Ended(Ok(Action(Next::AwaitChange))) => {
+            counts.succeeded.fetch_add(1, Ordering::Relaxed);
+            item.done();
+        }
+        Outcome::Ended(Ok(Action(Next::RequeueAfter(delay)))) => {
+            counts.succeeded.fetch_add(1, Ordering::Relaxed);
+            item.requeue_after(delay);
+        }
+        Outcome::Ended(Err(failure)) if failure.is_terminal() => {
+            counts.terminal.fetch_add(1, Ordering::Relaxed);
+            error!(%key, %failure, "failed for good; it rests until something changes");
+            item.done();
+        }
+        Outcome::Ended(Err(failure)) => {
+            counts.failed.fetch_add(1, Ordering::Relaxed);
+            let wait = item.retry();
+            debug!(%key, %failure, ?wait, "failed; tried again");
+        }
+        Outcome::Panicked(panic) => {
+            counts.panicked.fetch_add(1, Ordering::Relaxed);
+            let wait = item.retry();
+            error!(%key, panic, ?wait, "a reconcile panicked; tried again");
+        }
+        Outcome::TimedOut(limit) => {
+            counts.timed_out.fetch_add(1, Ordering::Relaxed);
+            let wait = item.retry();
+            warn!(%key, ?limit, ?wait, "a reconcile took too long and was ended; tried again");
+        }
+    }
+}
+
+/// Shows a key as in work for as long as it is.
+struct InWork<'a> {
+    counts: &'a Counts,
+    key: ObjectKey,
+}
+
+impl<'a> InWork<'a> {
+    fn new(counts: &'a Counts, key: ObjectKey) -> Self {
+        counts.running.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
+        Self { counts, key }
+    }
+}
+
+impl Drop for InWork<'_> {
+    fn drop(&mut self) {
+        self.counts.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
