@@ -20,11 +20,14 @@ const LOW_PRIORITY: i8 = -50;
 /// How long a source may fail before the others stop waiting for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Sets a source to work: into this queue, through this predicate, under this name.
+type Begin = dyn FnOnce(&WorkQueue<ObjectKey>, Option<Predicate>, Arc<str>) -> Running + Send;
+
 /// A source of keys that has not begun.
 pub(super) struct Trigger {
     pub(super) name: String,
     pub(super) predicate: Option<Predicate>,
-    begin: Box<dyn FnOnce(&WorkQueue<ObjectKey>, Option<Predicate>, Arc<str>) -> Running + Send>,
+    begin: Box<Begin>,
 }
 
 /// A source of keys at work. Dropped, it ends.
