@@ -148,8 +148,8 @@ async fn reconcile(
 }
 
 /// An object that cannot be read is not read any better by trying again; it will be when it changes.
-fn unreadable(error: &DecodeError) -> Failure {
-    Failure::terminal(error.clone())
+fn unreadable(error: DecodeError) -> Failure {
+    Failure::terminal(error)
 }
 
 /// Writes the status, if it is not what it should be.

@@ -46,7 +46,7 @@ where
     F: FnOnce(FinalizerEvent<K>) -> Fut,
     Fut: Future<Output = Result<Action, Failure>>,
 {
-    let finalizers = object.get().map_err(Clone::clone)?.meta().finalizers.clone().unwrap_or_default();
+    let finalizers = object.get()?.meta().finalizers.clone().unwrap_or_default();
     let holds = finalizers.iter().any(|held| held == name);
     match (object.deletion_timestamp().is_some(), holds) {
         (false, false) => {
