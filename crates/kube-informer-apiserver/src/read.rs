@@ -18,19 +18,23 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) async fn get(core: &Core, call: &Call) -> Answer {
     let form = negotiate::form(call, Shape::One)?;
     let version =
-        parse_version(call.info.param("resourceVersion").unwrap_or("")).map_err(Status::bad_request)?;
+        parse_version(call.info.param("resourceVersion").unwrap_or("")).map_err(Status::unexplained)?;
     if let Some(revision) = version {
         wait_for(core, revision, call.at_most).await?;
     }
     let key = call.key();
-    let found = match call.at_most {
-        // A get without a version is answered by the quorum, never by a cache that lags.
-        Some(revision) if version.is_some() => {
-            let objects = core.store().objects_at(&call.kind, revision);
-            objects.ok().and_then(|objects| objects.get(key.as_str()).cloned())
-        }
-        _ => core.store().get(&call.kind, &key).cloned(),
+    let store = core.store();
+    let lagging = match call.at_most {
+        // A get without a version is answered by the quorum, never by a cache that lags; nor does one lag behind
+        // what was compacted.
+        Some(revision) if version.is_some() => store.objects_at(&call.kind, revision).ok(),
+        _ => None,
     };
+    let found = match lagging {
+        Some(objects) => objects.get(key.as_str()).cloned(),
+        None => store.get(&call.kind, &key).cloned(),
+    };
+    drop(store);
     let stored = found.ok_or_else(|| not_found(call))?;
     Ok(object(StatusCode::OK, &stored, &form))
 }

@@ -226,6 +226,9 @@ async fn a_replica_that_lags_serves_old_state_to_those_who_do_not_mind() {
     assert_eq!(stale(format!("{MAPS}/a")).await["data"]["k"], "new", "a get without a version is fresh");
     assert_eq!(stale(MAPS.to_owned()).await["items"].as_array().unwrap().len(), 2);
     assert_eq!(stale(format!("{MAPS}?resourceVersion={}", server.revision())).await["code"], 504);
+    server.compact_now();
+    let caught_up = stale(format!("{MAPS}/a?resourceVersion=0")).await;
+    assert_eq!(caught_up["data"]["k"], "new", "what was compacted is lagged behind no longer");
 }
 
 #[tokio::test(start_paused = true)]
