@@ -183,8 +183,9 @@ fn edit(store: &mut Store, kind: &Kind, key: &Arc<str>, change: impl FnOnce(&mut
     let Some(stored) = store.get(kind, key).cloned() else { return };
     let mut object = stored.parse();
     change(&mut object);
-    store.put(kind, key, &object);
     if update::is_finished(&object) {
-        store.remove(kind, key);
+        update::remove(store, kind, key, &object);
+    } else {
+        store.put(kind, key, &object);
     }
 }

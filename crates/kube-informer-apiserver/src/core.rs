@@ -49,6 +49,8 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
     /// Reads that need not be fresh are answered as of this revision: the server plays a replica that lags.
     pub(crate) at_most: Option<u64>,
+    /// Whether a watch that begins with the state says where that ends, as newer servers do.
+    pub(crate) tells_end_of_state: bool,
 }
 
 impl Core {

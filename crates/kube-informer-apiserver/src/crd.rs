@@ -33,12 +33,6 @@ pub(crate) fn prepare(clock: &Clock, object: &mut Object) -> Answer<()> {
     let accepted = Value::Object(names.clone());
     spec.entry("conversion").or_insert_with(|| json!({ "strategy": "None" }));
     let storage = storage_version(object).unwrap_or_default();
-    if !is_deleting(object) {
-        let list = meta_mut(object).entry("finalizers").or_insert_with(|| json!([]));
-        if let Some(list) = list.as_array_mut().filter(|list| !list.iter().any(|name| name == FINALIZER)) {
-            list.push(FINALIZER.into());
-        }
-    }
     let mut stored: Vec<Value> = object
         .get("status")
         .and_then(|s| s.get("storedVersions"))
@@ -87,6 +81,10 @@ pub(crate) fn define(store: &mut Store, object: &Object) -> Answer<()> {
 
 /// Says that the definition is on its way out.
 pub(crate) fn mark_terminating(clock: &Clock, object: &mut Object) {
+    let list = meta_mut(object).entry("finalizers").or_insert_with(|| json!([]));
+    if let Some(list) = list.as_array_mut().filter(|list| !list.iter().any(|name| name == FINALIZER)) {
+        list.push(FINALIZER.into());
+    }
     let conditions = object.get_mut("status").and_then(|status| status.get_mut("conditions"));
     if let Some(list) = conditions.and_then(Value::as_array_mut)
         && !list.iter().any(|condition| condition["type"] == "Terminating")
@@ -94,8 +92,8 @@ pub(crate) fn mark_terminating(clock: &Clock, object: &mut Object) {
         list.push(condition(
             clock,
             "Terminating",
-            "InstanceDeletionInProgress",
-            "CustomResource deletion is in progress",
+            "InstanceDeletionPending",
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
         ));
     }
 }
@@ -132,8 +130,8 @@ fn check(object: &Object) -> Answer<()> {
     let (group, plural) = names(object);
     let expected = qualified(group, plural);
     if causes.is_empty() && name != expected {
-        let why = format!("must be spec.names.plural+\".\"+spec.group: {expected}");
-        causes.push(Cause::invalid("metadata.name", &json!(name), &why));
+        let why = "must be spec.names.plural+\".\"+spec.group";
+        causes.push(Cause::invalid("metadata.name", &json!(name), why));
     }
     let scope = text_at(object, &["spec", "scope"]);
     if !matches!(scope, "" | "Namespaced" | "Cluster") {

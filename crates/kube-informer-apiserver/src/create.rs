@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use crate::core::{Call, Core, key};
 use crate::crd;
 use crate::defaults;
+use crate::delete::{FOREGROUND, ORPHAN};
 use crate::kinds::{self, Kind};
 use crate::negotiate::{self, Shape};
-use crate::object::{Object, meta_mut, text, text_at};
+use crate::object::{Object, finalizers, meta, meta_mut, text, text_at};
 use crate::status::{Answer, Cause, Status};
 use crate::storage::Store;
 use crate::write::{self, Written};
@@ -33,7 +34,8 @@ pub(crate) fn create(core: &Arc<Core>, call: &Call) -> Answer {
     Ok(written.respond(StatusCode::CREATED, &form))
 }
 
-fn insert(core: &Core, call: &Call, mut object: Object, dry_run: bool) -> Answer<Written> {
+/// Stores a new object: the end of every create.
+pub(crate) fn insert(core: &Core, call: &Call, mut object: Object, dry_run: bool) -> Answer<Written> {
     let kind = &call.kind;
     if kind.custom.as_ref().is_some_and(|custom| custom.terminating) {
         let why = "create not allowed while custom resource definition is terminating";
@@ -46,7 +48,7 @@ fn insert(core: &Core, call: &Call, mut object: Object, dry_run: bool) -> Answer
     let generated = text(meta_mut(&mut object), "name").is_empty();
     set_name(core, kind, &mut object)?;
     let metadata = meta_mut(&mut object);
-    for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"] {
+    for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"] {
         metadata.remove(name);
     }
     metadata.insert("uid".to_owned(), core.uid().into());
@@ -56,7 +58,8 @@ fn insert(core: &Core, call: &Call, mut object: Object, dry_run: bool) -> Answer
     }
     let name = text(metadata, "name").to_owned();
     defaults::prepare_new(kind, &mut object);
-    let causes = defaults::validate(kind, &object);
+    let mut causes = check_finalizers(kind, &object);
+    causes.extend(defaults::validate(kind, &object));
     if !causes.is_empty() {
         return Err(Status::invalid(&kind.group, &kind.kind, &name, &causes));
     }
@@ -130,6 +133,19 @@ fn set_name(core: &Core, kind: &Kind, object: &mut Object) -> Answer<()> {
     Err(Status::invalid(&kind.group, &kind.kind, &name, &[cause]))
 }
 
+/// Finalizers of built-in kinds are known ones or say whose they are.
+fn check_finalizers(kind: &Kind, object: &Object) -> Vec<Cause> {
+    let names = meta(object).map(finalizers).unwrap_or_default();
+    let known = |name: &str| matches!(name, "kubernetes" | FOREGROUND | ORPHAN) || name.contains('/');
+    let unknown = names.into_iter().enumerate().filter(|(_, name)| kind.custom.is_none() && !known(name));
+    unknown
+        .map(|(i, name)| {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            Cause::invalid(&format!("metadata.finalizers[{i}]"), &name.into(), why)
+        })
+        .collect()
+}
+
 /// Names are DNS subdomains, except where the real server takes anything that fits into a path.
 fn check_name(kind: &Kind, name: &str) -> Result<(), &'static str> {
     if matches!(
@@ -138,6 +154,9 @@ fn check_name(kind: &Kind, name: &str) -> Result<(), &'static str> {
     ) {
         let fits = !matches!(name, "." | "..") && !name.contains(['/', '%']);
         return if fits { Ok(()) } else { Err("may not be '.' or '..' and may not contain '/' or '%'") };
+    }
+    if kind.is("", "namespaces") && name.contains('.') {
+        return Err("must not contain dots");
     }
     let label = |label: &str| {
         let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();

@@ -19,26 +19,51 @@ pub(crate) fn prepare_new(kind: &Kind, object: &mut Object) {
             object.insert("status".to_owned(), json!({ "phase": "Pending", "qosClass": "BestEffort" }));
         }
         ("", "namespaces") => {
-            let name = text_at(object, &["metadata", "name"]).to_owned();
-            let labels = meta_mut(object).entry("labels").or_insert_with(|| json!({}));
-            labels["kubernetes.io/metadata.name"] = name.into();
-            object.insert("spec".to_owned(), json!({ "finalizers": ["kubernetes"] }));
+            let list = section(object, "spec").entry("finalizers").or_insert_with(|| json!([]));
+            if let Some(list) =
+                list.as_array_mut().filter(|list| !list.iter().any(|name| name == "kubernetes"))
+            {
+                list.push("kubernetes".into());
+            }
             object.insert("status".to_owned(), json!({ "phase": "Active" }));
         }
         ("", "persistentvolumes" | "persistentvolumeclaims") => {
             object.insert("status".to_owned(), json!({ "phase": "Pending" }));
         }
         _ if kind.custom.is_none() && kind.has_status() && !kind.is("", "nodes") => {
-            object.insert("status".to_owned(), json!({}));
+            object.insert("status".to_owned(), empty_status(kind));
         }
         _ => {}
     }
     default(kind, object);
 }
 
+/// A status before anything is known: numbers that are never left out are 0.
+fn empty_status(kind: &Kind) -> Value {
+    match (kind.group.as_str(), kind.resource.as_str()) {
+        ("", "services") | ("networking.k8s.io", "ingresses") => json!({ "loadBalancer": {} }),
+        ("", "replicationcontrollers") | ("apps", "replicasets") => json!({ "replicas": 0 }),
+        ("apps", "statefulsets") => json!({ "replicas": 0, "availableReplicas": 0 }),
+        ("apps", "daemonsets") => json!({
+            "currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0,
+        }),
+        ("autoscaling", _) => json!({ "desiredReplicas": 0, "currentMetrics": null }),
+        ("policy", _) => json!({
+            "currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0,
+        }),
+        ("storage.k8s.io", "volumeattachments") => json!({ "attached": false }),
+        _ => json!({}),
+    }
+}
+
 /// What the server fills in whenever an object is written.
 pub(crate) fn default(kind: &Kind, object: &mut Object) {
     match (kind.group.as_str(), kind.resource.as_str()) {
+        ("", "namespaces") => {
+            let name = text_at(object, &["metadata", "name"]).to_owned();
+            let labels = meta_mut(object).entry("labels").or_insert_with(|| json!({}));
+            labels["kubernetes.io/metadata.name"] = name.into();
+        }
         ("", "pods") => {
             let spec = section(object, "spec");
             set(spec, "restartPolicy", || json!("Always"));
@@ -94,6 +119,24 @@ pub(crate) fn validate(kind: &Kind, object: &Object) -> Vec<Cause> {
             }
             _ => causes.push(Cause::required("spec.containers", "")),
         }
+    }
+    causes
+}
+
+/// What is wrong with a change: parts that stay as they were made.
+pub(crate) fn validate_change(kind: &Kind, before: &Object, after: &Object) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    if !kind.is("", "configmaps") && !kind.is("", "secrets") {
+        return causes;
+    }
+    let changed = |name: &str| before.get(name) != after.get(name);
+    if kind.is("", "secrets") && changed("type") {
+        causes.push(Cause::immutable("type", &after["type"]));
+    }
+    if before.get("immutable") == Some(&json!(true)) {
+        let parts = ["immutable", "data", "binaryData"].into_iter().filter(|name| changed(name));
+        let why = "field is immutable when `immutable` is set";
+        causes.extend(parts.map(|name| Cause::forbidden(name, why)));
     }
     causes
 }

@@ -10,15 +10,15 @@ use crate::body::Body;
 use crate::core::{Call, Core};
 use crate::crd;
 use crate::kinds::Kind;
-use crate::list::select;
+use crate::list;
 use crate::negotiate::{self, Shape};
-use crate::object::{Form, Object, Stored, finalizers, meta, meta_mut, text, text_at};
+use crate::object::{EventType, Form, Object, Stored, finalizers, meta, meta_mut, text, text_at};
 use crate::options::number;
 use crate::read;
-use crate::selection::Selection;
-use crate::status::{Answer, Status};
+use crate::status::{Answer, Cause, Status};
 use crate::storage::Store;
 use crate::update;
+use crate::write;
 
 /// Finalizers that the garbage collector takes away again.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -62,36 +62,20 @@ pub(crate) fn delete(core: &Arc<Core>, call: &Call) -> Answer {
     Ok(respond(call, &deleted, &form))
 }
 
-pub(crate) fn delete_collection(core: &Arc<Core>, call: &Call) -> Answer {
+/// Deletes what a list of the same options shows, and answers with that list.
+pub(crate) async fn delete_collection(core: &Arc<Core>, call: &Call) -> Answer {
+    let form = negotiate::form(call, Shape::List)?;
     let options = DeleteOptions::of(call)?;
-    let selection = Selection::of(&call.kind, &call.info)?;
-    let mut items = Vec::new();
-    {
-        let mut store = core.store();
-        let objects = store.objects(&call.kind);
-        for stored in select(&objects, &selection, None) {
-            if let Ok(deleted) = delete_object(core, &mut store, &call.kind, &stored.key, &options) {
-                items.push(deleted.object);
-            }
+    let page = list::page(core, call).await?;
+    for stored in &page.items {
+        match delete_object(core, &mut core.store(), &call.kind, &stored.key, &options) {
+            // Someone else was faster.
+            Err(status) if status.code == 404 => {}
+            deleted => drop(deleted?),
         }
     }
     core.background.kick(core);
-    let revision = core.store().revision();
-    let kind = &call.kind;
-    let mut out = format!(
-        "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{{\"resourceVersion\":\"{revision}\"}},\"items\":[",
-        json!(kind.list_kind),
-        json!(kind.api_version(&call.info.version))
-    )
-    .into_bytes();
-    for (i, item) in items.iter().enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        item.write(&Form::Whole, kind.custom.is_some(), &mut out);
-    }
-    out.extend_from_slice(b"]}\n");
-    Ok(read::json(StatusCode::OK, out))
+    Ok(list::respond(call, form, page))
 }
 
 /// Deletes an object, or marks it as being deleted if something must happen first.
@@ -117,20 +101,23 @@ pub(crate) fn delete_object(
     let waits = meta(&object).is_some_and(|metadata| !finalizers(metadata).is_empty())
         || kind.is("", "namespaces")
         || crd::is_definition(kind);
-    if options.is_dry_run() {
-        return Ok(Deleted { object: old, gone: !waits && grace == 0 });
-    }
     // Pods are told that they end before they do, even if they need not wait.
     if !waits && !kind.is("", "pods") {
-        let object = store.remove(kind, key).unwrap_or(old);
+        let object = if options.is_dry_run() { old } else { store.remove(kind, key).unwrap_or(old) };
         return Ok(Deleted { object, gone: true });
     }
-    mark(core, &mut object, grace, already);
+    mark(core, kind, &mut object, grace, already);
     if kind.is("", "namespaces") {
         object.insert("status".to_owned(), json!({ "phase": "Terminating" }));
     }
     if crd::is_definition(kind) {
         crd::mark_terminating(&core.clock, &mut object);
+    }
+    if options.is_dry_run() {
+        let object = Stored::encode(kind, EventType::Modified, old.key.clone(), old.revision, &object);
+        return Ok(Deleted { object: Arc::new(object), gone: false });
+    }
+    if crd::is_definition(kind) {
         crd::define(store, &object)?;
     }
     let marked = store.put(kind, &old.key, &object);
@@ -143,7 +130,7 @@ pub(crate) fn delete_object(
 
 impl DeleteOptions {
     pub(crate) fn now() -> Self {
-        Self { grace_period_seconds: Some(0), ..Self::default() }
+        Self { grace_period_seconds: Some(0), ..Self::with_policy("Background") }
     }
 
     pub(crate) fn with_policy(policy: &str) -> Self {
@@ -170,15 +157,29 @@ impl DeleteOptions {
         if call.info.param("orphanDependents").is_some() {
             options.orphan_dependents.get_or_insert(call.info.flag("orphanDependents"));
         }
-        if crate::write::dry_run(call)? {
+        if write::dry_run(call)? {
             options.dry_run = Some(vec!["All".to_owned()]);
         }
-        match options.propagation_policy.as_deref() {
-            None | Some("" | "Background" | "Foreground" | "Orphan") => Ok(options),
-            Some(other) => Err(Status::bad_request(format!(
-                "propagationPolicy {other:?} is none of Background, Foreground, Orphan"
-            ))),
-        }
+        options.check()?;
+        Ok(options)
+    }
+
+    fn check(&self) -> Answer<()> {
+        let values: Vec<_> = self.dry_run.iter().flatten().map(String::as_str).collect();
+        write::check_dry_run("DeleteOptions", &values)?;
+        let cause = match (self.propagation_policy.as_deref(), self.orphan_dependents) {
+            (Some(policy), Some(_)) => Cause::invalid(
+                "propagationPolicy",
+                &policy.into(),
+                "orphanDependents and deletionPropagation cannot be both set",
+            ),
+            (None | Some("Background" | "Foreground" | "Orphan"), _) => return Ok(()),
+            (Some(other), None) => {
+                let supported = &["Foreground", "Background", "Orphan", "nil"];
+                Cause::unsupported("propagationPolicy", &other.into(), supported)
+            }
+        };
+        Err(Status::invalid_options("DeleteOptions", &[cause]))
     }
 
     fn is_dry_run(&self) -> bool {
@@ -222,6 +223,7 @@ fn add_finalizers(kind: &Kind, object: &mut Object, options: &DeleteOptions, alr
     let finalizer = match (options.propagation_policy.as_deref(), options.orphan_dependents) {
         (Some("Foreground"), _) => FOREGROUND,
         (Some("Orphan"), _) | (_, Some(true)) => ORPHAN,
+        (None, None) if kind.orphans_by_default() => ORPHAN,
         _ => return,
     };
     // A namespace takes its content with it in any case.
@@ -238,8 +240,12 @@ fn add_finalizers(kind: &Kind, object: &mut Object, options: &DeleteOptions, alr
 }
 
 /// Says when the object ends; a second deletion can only bring that forward.
-fn mark(core: &Core, object: &mut Object, grace: i64, already: bool) {
+fn mark(core: &Core, kind: &Kind, object: &mut Object, grace: i64, already: bool) {
     let metadata = meta_mut(object);
+    if kind.ends_by_controller() {
+        metadata.entry("deletionTimestamp").or_insert_with(|| core.clock.timestamp(0).into());
+        return;
+    }
     if already {
         let current = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
         if grace >= current {

@@ -33,16 +33,24 @@ pub(crate) fn answer(core: &Core, info: &RequestInfo, parts: &Parts) -> Answer {
         ["apis", group, version] => resource_list(core, group, version).as_ref().map(json_answer),
         _ => None,
     };
-    let Some(response) = known else { return Ok(page_not_found()) };
+    let Some(response) = known else {
+        let group = match segments.as_slice() {
+            ["api", _] => Some(""),
+            ["apis", group, _] => Some(*group),
+            _ => None,
+        };
+        // The groups that are built in answer for their versions themselves.
+        let built_in = |group| kinds::builtin().iter().any(|kind| kind.group == group);
+        return if group.is_some_and(built_in) {
+            Err(Status::no_such_resource())
+        } else {
+            Ok(page_not_found())
+        };
+    };
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         return Err(Status::method_not_allowed());
     }
     Ok(response)
-}
-
-/// Whether a group is served in a version.
-pub(crate) fn serves(core: &Core, group: &str, version: &str) -> bool {
-    kinds(core).iter().any(|kind| kind.group == group && kind.serves(version))
 }
 
 fn kinds(core: &Core) -> Vec<Arc<Kind>> {

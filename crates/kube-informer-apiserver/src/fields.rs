@@ -76,7 +76,7 @@ fn builtin(kind: &Kind) -> &'static [Field] {
         ("", "nodes") => NODES,
         ("", "namespaces") => NAMESPACES,
         ("", "services") => SERVICES,
-        ("", "replicationcontrollers") | ("apps", "replicasets") => REPLICAS,
+        ("", "replicationcontrollers") => REPLICAS,
         ("batch", "jobs") => JOBS,
         ("certificates.k8s.io", "podcertificaterequests") => POD_CERTIFICATES,
         ("certificates.k8s.io", _) => SIGNERS,

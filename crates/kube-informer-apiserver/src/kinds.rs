@@ -1,6 +1,7 @@
 //! The kinds the server knows: a table of the built-in ones, and what definitions of custom ones add.
 
 mod builtin;
+mod rules;
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -110,44 +111,6 @@ impl Kind {
 
     pub(crate) fn is(&self, group: &str, resource: &str) -> bool {
         self.group == group && self.resource == resource
-    }
-
-    /// Whether the server counts `metadata.generation` for the kind.
-    pub(crate) fn has_generation(&self) -> bool {
-        self.custom.is_some()
-            || matches!(
-                (self.group.as_str(), self.resource.as_str()),
-                ("", "pods" | "replicationcontrollers" | "podtemplates")
-                    | ("apps", "daemonsets" | "deployments" | "replicasets" | "statefulsets")
-                    | ("batch", "jobs" | "cronjobs")
-                    | ("networking.k8s.io", "ingresses" | "ingressclasses" | "networkpolicies")
-                    | (
-                        "policy"
-                            | "apiextensions.k8s.io"
-                            | "admissionregistration.k8s.io"
-                            | "flowcontrol.apiserver.k8s.io"
-                            | "scheduling.k8s.io"
-                            | "discovery.k8s.io",
-                        _
-                    )
-            )
-    }
-
-    /// Whether DELETE answers with the object instead of a `Status`.
-    pub(crate) fn delete_answers_object(&self) -> bool {
-        matches!(
-            (self.group.as_str(), self.resource.as_str()),
-            (
-                "",
-                "pods"
-                    | "namespaces"
-                    | "persistentvolumes"
-                    | "persistentvolumeclaims"
-                    | "podtemplates"
-                    | "resourcequotas"
-                    | "serviceaccounts"
-            ) | ("apiextensions.k8s.io", "customresourcedefinitions")
-        )
     }
 
     /// The kind's row in an `APIResourceList`.

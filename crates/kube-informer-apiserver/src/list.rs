@@ -27,12 +27,17 @@ const FRAME: usize = 64 * 1024;
 
 pub(crate) async fn list(core: &Core, call: &Call) -> Answer {
     let form = negotiate::form(call, Shape::List)?;
+    let page = page(core, call).await?;
+    Ok(respond(call, form, page))
+}
+
+/// The objects that a request asks for, or the first of them.
+pub(crate) async fn page(core: &Core, call: &Call) -> Answer<Page> {
     let selection = Selection::of(&call.kind, &call.info)?;
     let options = ListOptions::of(&call.info)?;
     let (objects, revision) = objects(core, call, &options).await?;
     let after = options.token.as_ref().map(|token| token.start.as_str());
-    let page = Page::cut(&objects, revision, &selection, after, options.limit);
-    Ok(respond(call, form, page))
+    Ok(Page::cut(&objects, revision, &selection, after, options.limit))
 }
 
 /// The objects a list is answered from, and their revision.
@@ -83,8 +88,8 @@ async fn objects(core: &Core, call: &Call, options: &ListOptions) -> Answer<(Obj
 }
 
 /// What one answer holds.
-struct Page {
-    items: Vec<Arc<Stored>>,
+pub(crate) struct Page {
+    pub(crate) items: Vec<Arc<Stored>>,
     revision: u64,
     token: Option<Continue>,
     remaining: Option<usize>,
@@ -134,12 +139,12 @@ pub(crate) fn select<'a>(
     range.into_iter().flatten().map(|(_, stored)| stored).filter(|stored| selection.matches(stored)).cloned()
 }
 
-fn respond(call: &Call, form: Form, page: Page) -> Response<body::Body> {
+pub(crate) fn respond(call: &Call, form: Form, page: Page) -> Response<body::Body> {
     let custom = call.kind.custom.is_some();
     let mut metadata = json!({ "resourceVersion": page.revision.to_string() });
     if let Some(token) = &page.token {
         metadata["continue"] = json!(token.encode());
-    } else if custom {
+    } else if custom && form != Form::Metadata {
         metadata["continue"] = json!("");
     }
     if let Some(remaining) = page.remaining {

@@ -55,9 +55,6 @@ impl ListOptions {
         let limit = number::<i64>(info, "limit")?.unwrap_or(0);
         let token = info.param("continue").filter(|token| !token.is_empty());
         let mut causes = Vec::new();
-        if info.param("sendInitialEvents").is_some() {
-            causes.push(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
-        }
         match matching {
             "" => {}
             _ if text.is_empty() => causes.push(Cause::forbidden(
@@ -70,13 +67,22 @@ impl ListOptions {
             )),
             "Exact" if text == "0" => causes.push(Cause::forbidden(
                 "resourceVersionMatch",
-                "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
             )),
             "Exact" | "NotOlderThan" => {}
-            other => causes.push(unknown_match(other)),
+            other => {
+                let supported = &["Exact", "NotOlderThan", ""];
+                causes.push(Cause::unsupported("resourceVersionMatch", &other.into(), supported));
+            }
         }
+        if info.param("sendInitialEvents").is_some() {
+            causes.push(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        }
+        // A list has no use for it, but wants it to be a number.
+        number::<i64>(info, "timeoutSeconds")?;
         refuse(&causes)?;
-        let version = match (parse_version(text).map_err(Status::bad_request)?, matching) {
+        let bad_version = |why| Status::bad_request(format!("invalid resource version: {why}"));
+        let version = match (parse_version(text).map_err(bad_version)?, matching) {
             (None, _) => Version::Latest,
             (Some(0), _) => Version::Any,
             (Some(revision), "Exact") => Version::Exact(revision),
@@ -107,15 +113,20 @@ impl WatchOptions {
         let mut causes = Vec::new();
         match (matching, initial_events) {
             ("", None) | ("NotOlderThan", Some(_)) => {}
-            ("", Some(_)) => causes.push(Cause::forbidden(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )),
+            (other, Some(_)) => {
+                causes.push(Cause::forbidden(
+                    "resourceVersionMatch",
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                ));
+                if !other.is_empty() {
+                    let supported = &["NotOlderThan"];
+                    causes.push(Cause::unsupported("resourceVersionMatch", &other.into(), supported));
+                }
+            }
             (_, None) => causes.push(Cause::forbidden(
                 "resourceVersionMatch",
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
             )),
-            (other, Some(_)) => causes.push(unknown_match(other)),
         }
         refuse(&causes)?;
         let text = info.param("resourceVersion").unwrap_or("");
@@ -125,7 +136,9 @@ impl WatchOptions {
             version,
             initial_events,
             bookmarks: info.flag("allowWatchBookmarks"),
-            timeout_seconds: number::<u64>(info, "timeoutSeconds")?.filter(|&seconds| seconds > 0),
+            timeout_seconds: number::<i64>(info, "timeoutSeconds")?
+                .and_then(|seconds| u64::try_from(seconds).ok())
+                .filter(|&seconds| seconds > 0),
         })
     }
 }
@@ -166,7 +179,7 @@ pub(crate) fn number<T: std::str::FromStr>(info: &RequestInfo, name: &str) -> An
         None | Some("") => Ok(None),
         Some(text) => match text.parse() {
             Ok(number) => Ok(Some(number)),
-            Err(_) => Err(Status::bad_request(format!("{name}: {text:?} is not a number that fits"))),
+            Err(_) => Err(Status::bad_request(no_number("ParseInt", text))),
         },
     }
 }
@@ -176,24 +189,25 @@ pub(crate) fn parse_version(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let invalid = || format!("resourceVersion: Invalid value: {text:?}: not a decimal number of 64 bits");
-    if !text.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(invalid());
-    }
-    text.parse().map(Some).map_err(|_| invalid())
+    // Unlike Go's, Rust's parser takes a plus sign.
+    let number = if text.starts_with('+') { None } else { text.parse().ok() };
+    number
+        .map(Some)
+        .ok_or_else(|| format!("resourceVersion: Invalid value: {text:?}: {}", no_number("ParseUint", text)))
 }
 
-fn unknown_match(found: &str) -> Cause {
-    Cause {
-        reason: "FieldValueNotSupported",
-        message: format!("Unsupported value: {found:?}: supported values: \"Exact\", \"NotOlderThan\""),
-        field: "resourceVersionMatch".to_owned(),
-    }
+/// Why a text is no number, in the words of the real server, which are Go's.
+pub(crate) fn no_number(function: &str, text: &str) -> String {
+    let digits = text.trim_start_matches(['-', '+']);
+    let too_large = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let signed = function == "ParseInt" || digits.len() == text.len();
+    let why = if too_large && signed { "value out of range" } else { "invalid syntax" };
+    format!("strconv.{function}: parsing {text:?}: {why}")
 }
 
 fn refuse(causes: &[Cause]) -> Answer<()> {
     if causes.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid("meta.k8s.io", "ListOptions", "", causes))
+    Err(Status::invalid_options("ListOptions", causes))
 }

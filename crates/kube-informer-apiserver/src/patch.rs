@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::core::{Call, Core};
 use crate::negotiate::{self, Shape};
-use crate::object::{Object, meta, meta_mut, text};
+use crate::object::Object;
 use crate::read;
 use crate::status::{Answer, Status};
 use crate::update::replace;
@@ -26,15 +26,15 @@ pub(crate) fn patch(core: &Arc<Core>, call: &Call) -> Answer {
     let written = {
         let mut store = core.store();
         let old = store.get(&call.kind, &call.key()).cloned().ok_or_else(|| read::not_found(call))?;
-        let mut object = Value::Object(old.parse());
+        let before = old.parse();
+        let mut object = Value::Object(before.clone());
         // A version in the patch is a precondition; without one the patch fits whatever there is.
         object["apiVersion"] = call.kind.api_version(&call.info.version).into();
         change.apply(&mut object, core.config.max_body)?;
-        let Value::Object(mut object) = object else {
+        let Value::Object(object) = object else {
             return Err(rejected());
         };
-        keep_name(call, &mut object);
-        replace(core, &mut store, call, &old, object, dry_run)?
+        replace(core, &mut store, call, &old, &before, object, dry_run)?
     };
     core.background.kick(core);
     Ok(written.respond(StatusCode::OK, &form))
@@ -52,7 +52,8 @@ impl Change {
         };
         match negotiate::content_type(&call.headers) {
             "application/json-patch+json" => {
-                let patch: Patch = serde_json::from_slice(&call.body).map_err(unreadable)?;
+                let operations: Vec<Object> = serde_json::from_slice(&call.body).map_err(unreadable)?;
+                let patch: Patch = serde_json::from_value(operations.into()).map_err(|_| rejected())?;
                 if patch.0.len() > MAX_OPERATIONS {
                     return Err(Status::new(
                         413,
@@ -125,11 +126,4 @@ fn rejected() -> Status {
     let mut status = Status::new(422, "Invalid", message);
     status.details = json!({});
     status
-}
-
-/// A patch that takes the name away means the same object.
-fn keep_name(call: &Call, object: &mut Object) {
-    if meta(object).is_some_and(|metadata| text(metadata, "name").is_empty()) {
-        meta_mut(object).insert("name".to_owned(), call.name().into());
-    }
 }

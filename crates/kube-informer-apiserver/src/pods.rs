@@ -11,7 +11,7 @@ use crate::kinds;
 use crate::negotiate;
 use crate::object::{Object, text, text_at};
 use crate::read;
-use crate::status::{Answer, Cause, Status};
+use crate::status::{Answer, Status};
 
 /// `POST …/pods/{name}/binding`, and the older `POST …/bindings`: what a scheduler does.
 pub(crate) fn bind(core: &Arc<Core>, call: &Call) -> Answer {
@@ -19,8 +19,7 @@ pub(crate) fn bind(core: &Arc<Core>, call: &Call) -> Answer {
     let node = text_at(&binding, &["target", "name"]);
     let name = call.info.name.as_deref().unwrap_or_else(|| text_at(&binding, &["metadata", "name"]));
     if node.is_empty() {
-        let cause = Cause::required("target.name", "");
-        return Err(Status::invalid("", "Binding", name, &[cause]));
+        return Err(Status::unexplained("target.name: Required value"));
     }
     let kind = kinds::core("pods");
     let key = key(kind, call.info.namespace.as_deref(), name);

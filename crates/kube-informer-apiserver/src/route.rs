@@ -8,9 +8,9 @@ use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::body::{self, Body};
 use crate::core::{Call, Core};
-use crate::kinds::Kind;
+use crate::kinds::{self, Kind};
 use crate::request::{RequestInfo, Verb};
-use crate::server::ServeAtMost;
+use crate::server::{NoEndOfState, ServeAtMost};
 use crate::status::{Answer, Status};
 use crate::{create, delete, discovery, list, patch, pods, read, reviews, update, watch};
 
@@ -21,11 +21,12 @@ pub(crate) async fn route(core: &Arc<Core>, info: RequestInfo, parts: Parts, bod
     }
     let kind = match find(core, &info) {
         Found::Kind(kind) => kind,
-        Found::NoSuchVersion => return Ok(page_not_found()),
+        Found::NoSuchGroup => return Ok(page_not_found()),
         Found::NoSuchResource => return Err(Status::no_such_resource()),
     };
     let at_most = parts.extensions.get::<ServeAtMost>().map(|at_most| at_most.0);
-    let call = Call { info, kind, headers: parts.headers, body, at_most };
+    let tells_end_of_state = parts.extensions.get::<NoEndOfState>().is_none();
+    let call = Call { info, kind, headers: parts.headers, body, at_most, tells_end_of_state };
     let verb = call.info.verb.ok_or_else(Status::method_not_allowed)?;
     check_scope(&call, verb)?;
     if call.info.subresource.is_some() {
@@ -49,7 +50,7 @@ pub(crate) async fn route(core: &Arc<Core>, info: RequestInfo, parts: Parts, bod
         Verb::Update => update::update(core, &call),
         Verb::Patch => patch::patch(core, &call),
         Verb::Delete => delete::delete(core, &call),
-        Verb::DeleteCollection => delete::delete_collection(core, &call),
+        Verb::DeleteCollection => delete::delete_collection(core, &call).await,
     }
 }
 
@@ -80,15 +81,16 @@ pub(crate) fn resource_id(core: &Core, info: &RequestInfo) -> Arc<str> {
 enum Found {
     Kind(Arc<Kind>),
     NoSuchResource,
-    NoSuchVersion,
+    /// Nothing built in has this group; custom kinds may, but not this one.
+    NoSuchGroup,
 }
 
 fn find(core: &Core, info: &RequestInfo) -> Found {
     let kind = core.store().kind(&info.group, &info.resource);
     match kind.filter(|kind| kind.serves(&info.version)) {
         Some(kind) => Found::Kind(kind),
-        None if discovery::serves(core, &info.group, &info.version) => Found::NoSuchResource,
-        None => Found::NoSuchVersion,
+        None if kinds::builtin().iter().any(|kind| kind.group == info.group) => Found::NoSuchResource,
+        None => Found::NoSuchGroup,
     }
 }
 
@@ -118,7 +120,7 @@ fn check_scope(call: &Call, verb: Verb) -> Answer<()> {
     Ok(())
 }
 
-/// What the real server answers for a group or version that it does not have.
+/// What the real server answers where it has no group.
 pub(crate) fn page_not_found() -> Response<Body> {
     let mut response = Response::new(body::full("404 page not found\n"));
     *response.status_mut() = StatusCode::NOT_FOUND;

@@ -8,7 +8,7 @@ use crate::fields;
 use crate::kinds::Kind;
 use crate::object::Stored;
 use crate::request::RequestInfo;
-use crate::status::{Answer, Status, qualified};
+use crate::status::{Answer, Status};
 
 /// A scope and its selectors.
 #[derive(Debug, Default)]
@@ -35,17 +35,17 @@ impl Selection {
             .unwrap_or("")
             .parse()
             .map_err(|error| Status::bad_request(format!("{error}")))?;
-        let text = info.param("fieldSelector").unwrap_or("");
-        let selector: FieldSelector =
-            text.parse().map_err(|error| Status::bad_request(format!("{error}")))?;
+        let selector: FieldSelector = info
+            .param("fieldSelector")
+            .unwrap_or("")
+            .parse()
+            .map_err(|error| Status::bad_request(format!("{error}")))?;
         let mut fields = Vec::new();
         for requirement in selector.requirements() {
             let place = match requirement.field.as_str() {
                 "metadata.name" => Place::Name,
                 "metadata.namespace" => Place::Namespace,
-                name => {
-                    Place::Other(fields::index(kind, name).ok_or_else(|| unknown(kind, &labels, text, name))?)
-                }
+                name => Place::Other(fields::index(kind, name).ok_or_else(|| unknown(kind, name))?),
             };
             fields.push((place, requirement.value.clone(), requirement.equal));
         }
@@ -96,15 +96,10 @@ impl Selection {
     }
 }
 
-fn unknown(kind: &Kind, labels: &LabelSelector, fields: &str, name: &str) -> Status {
-    let why = if fields::knows_more(kind) {
+fn unknown(kind: &Kind, name: &str) -> Status {
+    Status::bad_request(if fields::knows_more(kind) {
         format!("field label not supported: {name}")
     } else {
         format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-    };
-    let group = kind.api_version(&kind.version);
-    let resource = qualified("", &kind.resource);
-    Status::bad_request(format!(
-        "Unable to find \"{group}, Resource={resource}\" that match label selector \"{labels}\", field selector \"{fields}\": {why}"
-    ))
+    })
 }

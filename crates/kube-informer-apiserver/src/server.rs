@@ -45,6 +45,10 @@ pub struct ApiServer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServeAtMost(pub u64);
 
+/// In a request's extensions: play a server from before streaming lists, whose watches never say where the state ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NoEndOfState;
+
 impl ApiServer {
     /// A server with defaults: see [`Builder`].
     pub fn new() -> Self {

@@ -46,6 +46,17 @@ impl Cause {
         Self { reason: "FieldValueInvalid", message, field: field.to_owned() }
     }
 
+    pub(crate) fn immutable(field: &str, value: &Value) -> Self {
+        Self::invalid(field, value, "field is immutable")
+    }
+
+    /// `found` is as the client wrote it, in JSON.
+    pub(crate) fn unsupported(field: &str, found: &Value, supported: &[&str]) -> Self {
+        let supported: Vec<_> = supported.iter().map(|value| format!("{value:?}")).collect();
+        let message = format!("Unsupported value: {found}: supported values: {}", supported.join(", "));
+        Self { reason: "FieldValueNotSupported", message, field: field.to_owned() }
+    }
+
     pub(crate) fn forbidden(field: &str, detail: &str) -> Self {
         Self {
             reason: "FieldValueForbidden",
@@ -118,6 +129,11 @@ impl Status {
         Self::new(500, "", message)
     }
 
+    /// Options of the query or of a body that do not do.
+    pub(crate) fn invalid_options(kind: &str, causes: &[Cause]) -> Self {
+        Self::invalid("meta.k8s.io", kind, "", causes)
+    }
+
     pub(crate) fn invalid(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
         let texts: Vec<_> = causes.iter().map(|c| format!("{}: {}", c.field, c.message)).collect();
         let text = if texts.len() == 1 { texts[0].clone() } else { format!("[{}]", texts.join(", ")) };
@@ -144,7 +160,7 @@ impl Status {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {accepted}"
         );
-        Self::new(415, "UnsupportedMediaType", message).with_details(json!({}))
+        Self::new(415, "UnsupportedMediaType", message)
     }
 
     pub(crate) fn not_acceptable() -> Self {

@@ -36,11 +36,12 @@ pub(crate) async fn watch(core: &Arc<Core>, call: Call) -> Answer {
     let selection = Selection::of(&call.kind, &call.info)?;
     let options = WatchOptions::of(&call.info)?;
     let streaming = options.initial_events == Some(true);
-    if streaming && let Some(version) = options.version {
-        read::wait_for(core, version, call.at_most).await?;
-    }
     let gzip = streaming && negotiate::accepts_gzip(&call.headers);
-    let body = match Watch::begin(core, &call, selection, form, &options) {
+    let reached = match options.version {
+        Some(version) if streaming => read::wait_for(core, version, call.at_most).await,
+        _ => Ok(()),
+    };
+    let body = match reached.and_then(|()| Watch::begin(core, &call, selection, form, &options)) {
         Ok(watch) => body::stream(stream::unfold(watch, move |mut watch| async move {
             let line = watch.next().await?;
             let line = if gzip { kube_wire::gzip::member(&line).into() } else { line };
@@ -103,8 +104,9 @@ impl Watch {
         if !from_state && let Err(oldest) = store.check_watchable(&kind, revision) {
             return Err(Status::expired(format!("too old resource version: {revision} ({oldest})")));
         }
-        let told = options.initial_events == Some(true) || (from_state && options.version == Some(0));
-        let initial_end = (told && options.bookmarks).then_some(revision);
+        // Whoever starts from the state and takes bookmarks is told where it ends, asked or not.
+        let told = from_state && options.bookmarks && call.tells_end_of_state;
+        let initial_end = told.then_some(revision);
         let timeout = match options.timeout_seconds {
             // No watch lives for more than a week, so that a deadline can always be computed.
             Some(seconds) => Duration::from_secs(seconds.min(7 * 24 * 3600)),

@@ -4,29 +4,30 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::body::Body;
 use crate::core::Call;
 use crate::kinds::Kind;
 use crate::negotiate;
-use crate::object::{EventType, Form, Object, Stored, meta, meta_mut, text};
+use crate::object::{EventType, Form, Object, Stored, meta, meta_mut, text, text_at};
 use crate::read;
+use crate::request::Verb;
 use crate::status::{Answer, Cause, Status};
 use crate::storage::Store;
 
 /// What became of a write.
 pub(crate) enum Written {
     Stored(Arc<Stored>),
-    /// Nothing was stored: this is what would have been.
-    DryRun(Stored),
+    /// It was not stored: this is what would have been.
+    Unsaved(Stored),
 }
 
 impl Written {
     pub(crate) fn respond(&self, status: StatusCode, form: &Form) -> Response<Body> {
         let json = match self {
             Self::Stored(stored) => stored.object(form),
-            Self::DryRun(stored) => without_version(stored, form),
+            Self::Unsaved(stored) => without_version(stored, form),
         };
         read::json(status, json)
     }
@@ -42,16 +43,28 @@ pub(crate) fn put(store: &mut Store, kind: &Kind, key: &Arc<str>, object: &Objec
         Some(old) => (EventType::Modified, old.revision),
         None => (EventType::Added, 0),
     };
-    Written::DryRun(Stored::encode(kind, event, key.clone(), revision, object))
+    Written::Unsaved(Stored::encode(kind, event, key.clone(), revision, object))
 }
 
 /// The object of a request's body, of the kind of its path.
 pub(crate) fn body_object(call: &Call) -> Answer<Object> {
     negotiate::check_json_body(&call.headers)?;
     let object: Value = serde_json::from_slice(&call.body).map_err(|error| unreadable(&call.kind, &error))?;
-    let Value::Object(object) = object else {
-        return Err(Status::bad_request("the body of the request is not a JSON object"));
+    let object = match object {
+        Value::Object(object) => object,
+        // As in Go, nothing is an object without members.
+        Value::Null => Object::new(),
+        _ => return Err(Status::bad_request("the body of the request is not a JSON object")),
     };
+    // Built-in kinds are known by the path; of custom ones the server has only what the object says.
+    if call.kind.custom.is_some()
+        && (text(&object, "kind").is_empty() || text(&object, "apiVersion").is_empty())
+    {
+        return Err(Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' or 'apiVersion' is missing",
+            call.kind.kind
+        )));
+    }
     check_type(call, &object)?;
     Ok(object)
 }
@@ -119,20 +132,24 @@ pub(crate) fn check_namespace(call: &Call, object: &mut Object) -> Answer<()> {
 
 /// Whether nothing is to be stored; the only value there is is `All`.
 pub(crate) fn dry_run(call: &Call) -> Answer<bool> {
+    let kind = match call.info.verb {
+        Some(Verb::Update) => "UpdateOptions",
+        Some(Verb::Patch) => "PatchOptions",
+        Some(Verb::Delete | Verb::DeleteCollection) => "DeleteOptions",
+        _ => "CreateOptions",
+    };
     match call.info.param("dryRun") {
         None | Some("") => Ok(false),
-        Some("All") => Ok(true),
-        Some(other) => Err(Status::invalid(
-            "meta.k8s.io",
-            "CreateOptions",
-            "",
-            &[Cause {
-                reason: "FieldValueNotSupported",
-                message: format!("Unsupported value: {other:?}: supported values: \"All\""),
-                field: "dryRun".to_owned(),
-            }],
-        )),
+        Some(value) => check_dry_run(kind, &[value]),
     }
+}
+
+/// Whether one of the values of `dryRun` says so.
+pub(crate) fn check_dry_run(options: &str, values: &[&str]) -> Answer<bool> {
+    if values.iter().all(|&value| value == "All") {
+        return Ok(!values.is_empty());
+    }
+    Err(Status::invalid_options(options, &[Cause::unsupported("dryRun", &json!(values), &["All"])]))
 }
 
 fn check_type(call: &Call, object: &Object) -> Answer<()> {
@@ -145,6 +162,11 @@ fn check_type(call: &Call, object: &Object) -> Answer<()> {
         )));
     }
     if !found_kind.is_empty() && found_kind != kind.kind {
+        if kind.custom.is_some() {
+            let name = text_at(object, &["metadata", "name"]);
+            let cause = Cause::invalid("kind", &json!(found_kind), &format!("must be {}", kind.kind));
+            return Err(Status::invalid(&kind.group, found_kind, name, &[cause]));
+        }
         return Err(Status::bad_request(format!(
             "{found_kind} in version {:?} cannot be handled as a {}: the kind of the object does not match",
             call.info.version, kind.kind
@@ -157,11 +179,11 @@ fn check_owners(kind: &Kind, object: &Object) -> Answer<()> {
     let metadata = meta(object);
     let owners = metadata.and_then(|m| m.get("ownerReferences")).and_then(|list| list.as_array());
     let mut causes = Vec::new();
-    for owner in owners.into_iter().flatten() {
+    for (i, owner) in owners.into_iter().flatten().enumerate() {
         for name in ["apiVersion", "kind", "name", "uid"] {
             if owner.get(name).and_then(|value| value.as_str()).is_none_or(str::is_empty) {
-                causes
-                    .push(Cause::required(&format!("metadata.ownerReferences.{name}"), "must not be empty"));
+                let field = format!("metadata.ownerReferences[{i}].{name}");
+                causes.push(Cause::required(&field, "must not be empty"));
             }
         }
     }

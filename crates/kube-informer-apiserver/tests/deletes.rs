@@ -104,6 +104,71 @@ async fn finalizers_hold_an_object() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_change_that_frees_an_object_is_answered_and_never_stored() {
+    let server = server();
+    let object = json!({ "metadata": { "name": "a", "finalizers": ["x.io/hold"] }, "data": { "k": "v" } });
+    create(&server, MAPS, &object).await;
+    let marked = delete(&server, &format!("{MAPS}/a")).await.json();
+    let version = marked["metadata"]["resourceVersion"].clone();
+    let path = format!("{MAPS}?watch=true&resourceVersion={}", version.as_str().unwrap());
+    let mut watch = Watch::open(&server, &path).await;
+    let change = json!({ "metadata": { "finalizers": null }, "data": { "k": "w" } });
+    let freed = merge_patch(&server, &format!("{MAPS}/a"), &change).await.json();
+    assert_eq!((&freed["data"]["k"], &freed["metadata"]["resourceVersion"]), (&json!("w"), &version));
+    let event = watch.next().await.unwrap();
+    assert_eq!((event["type"].as_str(), event["object"]["data"]["k"].as_str()), (Some("DELETED"), Some("v")));
+    assert_eq!(event["object"]["metadata"]["finalizers"], json!(["x.io/hold"]));
+    assert!(watch.news().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_shows_what_a_deletion_would_leave() {
+    let server = server();
+    let mut bound = pod("p");
+    bound["spec"]["nodeName"] = json!("n");
+    create(&server, PODS, &bound).await;
+    let shown = delete(&server, &format!("{PODS}/p?dryRun=All")).await.json();
+    assert_eq!(shown["metadata"]["deletionGracePeriodSeconds"], 30);
+    let stored = get(&server, &format!("{PODS}/p")).await.json();
+    assert_eq!(stored["metadata"].get("deletionTimestamp"), None);
+    assert_eq!(stored["metadata"]["resourceVersion"], shown["metadata"]["resourceVersion"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_is_deleted_page_by_page_and_shown_as_it_was() {
+    let server = server();
+    let before =
+        create(&server, MAPS, &json!({ "metadata": { "name": "a", "finalizers": ["x.io/hold"] } })).await;
+    create(&server, MAPS, &config_map("b")).await;
+    create(&server, MAPS, &config_map("c")).await;
+    let page = delete(&server, &format!("{MAPS}?limit=2")).await;
+    assert_eq!(page.names(), ["a", "b"]);
+    let list = page.json();
+    assert_eq!(list["items"][0]["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+    assert_eq!(list["metadata"]["remainingItemCount"], 1);
+    assert_eq!(get(&server, MAPS).await.names(), ["a", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_of_a_deletion_must_make_sense() {
+    let server = server();
+    create(&server, MAPS, &config_map("a")).await;
+    for options in [
+        json!({ "propagationPolicy": "Sideways" }),
+        json!({ "propagationPolicy": "Orphan", "orphanDependents": true }),
+        json!({ "dryRun": ["Some"] }),
+    ] {
+        let refused = send(&server, "DELETE", &format!("{MAPS}/a"), &options).await;
+        assert_eq!(
+            (refused.code, refused.json()["details"]["kind"].as_str()),
+            (422, Some("DeleteOptions")),
+            "{options}"
+        );
+    }
+    assert!(exists(&server, &format!("{MAPS}/a")).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn garbage_goes_with_its_owner() {
     let server = server();
     let owner = create(&server, MAPS, &config_map("owner")).await;

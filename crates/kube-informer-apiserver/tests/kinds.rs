@@ -50,7 +50,11 @@ async fn what_is_not_there_is_told_apart() {
         (unknown.code, unknown.message().as_str()),
         (404, "the server could not find the requested resource")
     );
-    for path in ["/apis/nobody.io/v1/foos", "/apis/apps/v9/deployments", "/api/v2/pods", "/nothing"] {
+    for path in ["/apis/apps/v9/deployments", "/apis/apps/v9", "/api/v2/pods", "/api/v2"] {
+        let answer = get(&server, path).await;
+        assert_eq!((answer.code, answer.message()), (404, unknown.message()), "{path}: the group is there");
+    }
+    for path in ["/apis/nobody.io/v1/foos", "/apis/nobody.io/v1", "/apis/nobody.io", "/nothing"] {
         let answer = get(&server, path).await;
         assert_eq!(answer.code, 404, "{path}");
         assert_eq!(&answer.bytes[..], b"404 page not found\n", "{path}");

@@ -193,6 +193,30 @@ async fn watchers_share_one_encoding() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_takes_bookmarks_is_told_where_the_state_ends() {
+    let server = server();
+    create(&server, MAPS, &config_map("a")).await;
+    for from in ["", "&resourceVersion=0"] {
+        let mut watch =
+            Watch::open(&server, &format!("{MAPS}?watch=true&allowWatchBookmarks=true{from}")).await;
+        let news = watch.news().await;
+        assert_eq!((news.len(), news[1].ends_with('!')), (2, true), "{news:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_of_the_future_is_refused_in_the_stream() {
+    let server = server();
+    let path = format!(
+        "{MAPS}?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=900"
+    );
+    let mut watch = Watch::open(&server, &path).await;
+    let news = watch.news().await;
+    assert!(news[0].starts_with("ERROR 504 Timeout: Too large resource version: 900"), "{news:?}");
+    assert!(watch.ended().await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn web_sockets_are_refused_so_that_clients_fall_back() {
     let server = server();
     let headers = [("upgrade", "websocket"), ("connection", "Upgrade")];
@@ -207,7 +231,7 @@ async fn the_old_watch_paths_still_work() {
     create(&server, MAPS, &config_map("b")).await;
     let mut watch = Watch::open(&server, "/api/v1/watch/namespaces/default/configmaps/a").await;
     assert_eq!(watch.news().await.len(), 1);
-    let refused = send_with(&server, "GET", &format!("{MAPS}?watch=true&timeoutSeconds=-1"), &[], "").await;
+    let refused = send_with(&server, "GET", &format!("{MAPS}?watch=true&timeoutSeconds=soon"), &[], "").await;
     assert_eq!(refused.code, 400);
     tokio::time::sleep(Duration::from_secs(1)).await;
 }

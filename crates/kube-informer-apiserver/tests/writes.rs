@@ -30,6 +30,34 @@ async fn create_fills_in_what_only_the_server_knows() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_update_names_what_it_updates() {
+    let server = server();
+    create(&server, MAPS, &config_map("a")).await;
+    let nameless = send(&server, "PUT", &format!("{MAPS}/a"), &json!({ "data": { "k": "v" } })).await;
+    let why = "the name of the object (a based on URL) was undeterminable: name must be provided";
+    assert_eq!((nameless.code, nameless.message().as_str()), (400, why));
+    let nameless = merge_patch(&server, &format!("{MAPS}/a"), &json!({ "metadata": { "name": null } })).await;
+    assert_eq!((nameless.code, nameless.message().as_str()), (400, why));
+    let odd = json!({ "metadata": { "name": "a", "resourceVersion": "abc" } });
+    let odd = send(&server, "PUT", &format!("{MAPS}/a"), &odd).await;
+    assert_eq!(
+        (odd.code, odd.message().as_str()),
+        (500, "strconv.ParseUint: parsing \"abc\": invalid syntax")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn finalizers_of_built_in_kinds_say_whose_they_are() {
+    let server = server();
+    let refused =
+        send(&server, "POST", MAPS, &json!({ "metadata": { "name": "a", "finalizers": ["mine"] } })).await;
+    assert_eq!(
+        refused.message(),
+        "ConfigMap \"a\" is invalid: metadata.finalizers[0]: Invalid value: \"mine\": name is neither a standard finalizer name nor is it fully qualified"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn generated_names_get_five_characters_more() {
     let server = server();
     let generated = json!({ "metadata": { "generateName": "web-" } });

@@ -18,6 +18,7 @@ use super::fault::{Fault, Stage};
 use super::pieces::Source;
 use super::rule::Rule;
 use super::stream::{Coding, FaultyAnswer, reset};
+use crate::server::NoEndOfState;
 use crate::{ApiServer, Body, BoxError, ServeAtMost, Verb};
 
 /// A connection to a server, with all that befalls it: a [`tower::Service`], as [`ApiServer::connect`] gives it.
@@ -97,7 +98,10 @@ where
             }
             Fault::Stall => return pending().await,
             Fault::Delay(time) => sleep(time).await,
-            Fault::IgnoreStreamingList => *request.uri_mut() = without_streaming(request.uri()),
+            Fault::IgnoreStreamingList => {
+                *request.uri_mut() = without_streaming(request.uri());
+                request.extensions_mut().insert(NoEndOfState);
+            }
             Fault::StaleReplica { behind } => {
                 let revision = server.revision().saturating_sub(behind);
                 request.extensions_mut().insert(ServeAtMost(revision));
