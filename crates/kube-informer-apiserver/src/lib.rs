@@ -69,3 +69,8 @@ pub use counters::{ResourceStats, Stats};
 pub use request::{RequestInfo, Verb};
 pub use serve::{ServeError, Serving};
 pub use server::{ApiServer, ServeAtMost};
+
+/// The guide's examples are compiled, and run where they can be.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/apiserver.md")]
+struct Guide;
