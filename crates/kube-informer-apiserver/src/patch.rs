@@ -73,9 +73,12 @@ impl Change {
                 }
                 Ok(Self::Merge(patch))
             }
-            _ => Err(Status::unsupported_media_type(
-                "application/json-patch+json, application/merge-patch+json",
-            )),
+            _ => {
+                let accepted = "application/json-patch+json, application/merge-patch+json";
+                let mut status = Status::unsupported_media_type(accepted);
+                status.details = json!({});
+                Err(status)
+            }
         }
     }
 

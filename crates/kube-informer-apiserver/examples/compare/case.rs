@@ -178,9 +178,16 @@ impl Side {
 }
 
 fn value(text: &str) -> Value {
-    if let Ok(value) = serde_json::from_str(text) {
-        return value;
-    }
     let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
-    lines.map_or_else(|_| Value::from(text), Value::from)
+    match lines {
+        Ok(events) if events.iter().all(|event| event.get("object").is_some()) => {
+            // When the bookmarks come that only move the version is a matter of time.
+            events.into_iter().filter(|event| event["type"] != "BOOKMARK" || ends_state(event)).collect()
+        }
+        _ => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
+    }
+}
+
+fn ends_state(event: &Value) -> bool {
+    event["object"]["metadata"].get("annotations").is_some()
 }
