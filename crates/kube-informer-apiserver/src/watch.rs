@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::body::{self, Body};
@@ -67,7 +67,7 @@ struct Watch {
     cursor: Arc<AtomicU64>,
     /// The newest revision that this watcher has seen everything of.
     seen: u64,
-    wake: watch::Receiver<()>,
+    wake: Arc<Notify>,
     epoch: u64,
     generation: u64,
     deadline: Instant,
@@ -158,14 +158,13 @@ impl Watch {
                     return Some(line);
                 }
             }
-            self.wake.mark_unchanged();
             if self.refill()? {
                 continue;
             }
             let timer = self.bookmark_at.unwrap_or(self.deadline).min(self.deadline);
             tokio::select! {
                 biased;
-                changed = self.wake.changed() => changed.ok()?,
+                () = self.wake.notified() => {}
                 () = tokio::time::sleep_until(timer) => {
                     let now = Instant::now();
                     if now >= self.deadline {

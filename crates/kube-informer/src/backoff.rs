@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::planted::{Bug, planted};
+
 /// Settings of the waits between tries: exponential with jitter, from a floor to a cap.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BackoffConfig {
@@ -50,6 +52,9 @@ impl Backoff {
         let wait = (floor.as_secs_f64() * factor.powi(exponent)).min(cap.as_secs_f64());
         let spread = 1.0 + jitter * (self.random.f64() * 2.0 - 1.0);
         let wait = Duration::from_secs_f64(wait * spread).max(floor.mul_f64(1.0 - jitter));
+        if planted(Bug::NoBackoff) {
+            return Duration::from_millis(1);
+        }
         // A server that asks for an hour does not get one: the cache would be stale for as long.
         let asked = retry_after.unwrap_or_default().min(cap * 4);
         wait.max(asked + asked.mul_f64(self.random.f64() * 0.1))

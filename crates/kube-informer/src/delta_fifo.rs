@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use crate::ObjectKey;
 use crate::object::Entry;
+use crate::planted::{Bug, planted};
 use crate::reflector::{Change, Replacement, Sink};
 
 pub(crate) use delta::Element;
@@ -189,7 +190,7 @@ impl DeltaFifo {
             Some(key) => {
                 deltas.push(key, Element::Aside(aside));
             }
-            None => deltas.nameless.push(aside),
+            None => deltas.nameless.push((scope.clone(), aside)),
         }
         deltas.advance(scope, version);
         drop(inner);
@@ -416,7 +417,8 @@ impl Inner {
             && let Some(Segment::Replace { scope, replacement, first, gone, queued }) =
                 self.segments.pop_front()
         {
-            let vanishable = known.map_or(queued, |known| known.known(&scope));
+            let within = if planted(Bug::ReplaceBeyondItsScope) { &Scope::CLUSTER } else { &scope };
+            let vanishable = known.map_or(queued, |known| known.known(within));
             let deltas = Deltas::from_replacement(&scope, replacement, first, gone, &vanishable);
             self.bytes += deltas.bytes();
             if first {

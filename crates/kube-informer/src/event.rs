@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::object::{Entry, Object};
+use crate::planted::{Bug, planted};
 
 /// One change, as a handler hears of it.
 #[derive(Debug, Clone)]
@@ -82,7 +83,8 @@ impl Owed {
     pub(crate) fn then(self, next: Self) -> Self {
         // Only what the handler was told of can die for it; and the first death is the one of what it was told.
         let died = self.told.as_ref().and(self.died.or(next.died));
-        Self { died, now: next.now, ..self }
+        let told = if planted(Bug::MergeKeepsWrongOld) { next.told.or(self.told) } else { self.told };
+        Self { told, died, now: next.now, initial: self.initial }
     }
 
     /// Whether nothing is owed any more: it came and went unheard.

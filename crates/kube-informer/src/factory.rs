@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use kube_client::Client;
 use kube_core::dynamic::DynamicObject;
 use kube_core::metadata::PartialObjectMeta;
@@ -43,7 +42,8 @@ struct Inner {
 #[derive(Default)]
 struct Informers {
     started: bool,
-    shared: HashMap<CacheKey, Weak<Keeper>>,
+    /// In the order in which they were made, which is the order in which they start.
+    shared: Vec<(CacheKey, Weak<Keeper>)>,
     /// Those whose namespaces may change.
     unshared: Vec<Weak<Keeper>>,
 }
@@ -233,14 +233,15 @@ impl SharedInformerFactory {
         }
         let mut informers = self.lock();
         if !options.changing_namespaces
-            && let Some(keeper) = informers.shared.get(&key).and_then(Weak::upgrade)
+            && let Some((_, keeper)) = informers.shared.iter().find(|(known, _)| *known == key)
+            && let Some(keeper) = keeper.upgrade()
         {
             return match keeper.core().options.difference(&options) {
                 Some(option) => Err(Conflict { kind: kind.to_string(), option }),
                 None => Ok(SharedInformer::new(keeper)),
             };
         }
-        informers.shared.retain(|_, keeper| keeper.strong_count() > 0);
+        informers.shared.retain(|(_, keeper)| keeper.strong_count() > 0);
         informers.unshared.retain(|keeper| keeper.strong_count() > 0);
         let changing = options.changing_namespaces;
         let source = self.source(&kind, &options);
@@ -249,7 +250,7 @@ impl SharedInformerFactory {
         if changing {
             informers.unshared.push(Arc::downgrade(&keeper));
         } else {
-            informers.shared.insert(key, Arc::downgrade(&keeper));
+            informers.shared.push((key, Arc::downgrade(&keeper)));
         }
         if informers.started {
             keeper.start();
@@ -285,7 +286,8 @@ impl SharedInformerFactory {
 
     fn keepers(&self) -> Vec<Arc<Keeper>> {
         let informers = self.lock();
-        informers.shared.values().chain(&informers.unshared).filter_map(Weak::upgrade).collect()
+        let shared = informers.shared.iter().map(|(_, keeper)| keeper);
+        shared.chain(&informers.unshared).filter_map(Weak::upgrade).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Informers> {

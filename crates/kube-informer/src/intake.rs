@@ -153,7 +153,7 @@ impl Intake {
         let (typed, bytes) = match &self.transform {
             None => (typed, bytes),
             Some(transform) => match (transform.run)(&self.kind, wire, typed, bytes)? {
-                Transformed::Value(value) => return Ok(Body::Decoded { value, size: bytes.len() }),
+                Transformed::Value(value) => return Ok(Body::decoded(value, bytes)),
                 Transformed::Json(json) => {
                     transformed = json;
                     (true, &transformed[..])
@@ -164,7 +164,7 @@ impl Intake {
             (Storage::Decoded, Some(decoder)) => {
                 let value =
                     (decoder.run)(&self.kind, wire, typed, bytes).map_err(|error| error.to_string())?;
-                Ok(Body::Decoded { value, size: bytes.len() })
+                Ok(Body::decoded(value, bytes))
             }
             _ => Ok(Body::Raw { wire, typed, bytes: bytes.into() }),
         }

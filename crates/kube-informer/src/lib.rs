@@ -19,6 +19,7 @@ mod intake;
 pub mod key;
 pub mod lister;
 pub mod object;
+mod planted;
 mod processor;
 pub mod reflector;
 pub mod shared_informer;

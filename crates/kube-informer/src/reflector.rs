@@ -118,7 +118,7 @@ impl Reflector {
     }
 
     async fn run_loop(&self) {
-        let mut machine = Machine::new(&self.config);
+        let mut machine = Machine::new(&self.config).having_seen(self.status().version);
         loop {
             let step = machine.step();
             debug!(?step, version = ?machine.version(), "next");

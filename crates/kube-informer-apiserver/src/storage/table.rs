@@ -1,11 +1,11 @@
 //! The objects of one kind, their recent changes, and who watches them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rpds::RedBlackTreeMapSync;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::HistoryLimits;
 use super::history::{Change, History};
@@ -15,28 +15,21 @@ use crate::object::Stored;
 pub(crate) type Objects = RedBlackTreeMapSync<Arc<str>, Arc<Stored>>;
 
 /// One kind's part of the store.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Table {
     pub(crate) objects: Objects,
     pub(crate) history: History,
-    /// Wakes watchers; the value is of no interest.
-    changed: watch::Sender<()>,
-    /// How far each watcher has read, so that compaction leaves alone what a live one still needs.
-    watchers: HashMap<u64, Arc<AtomicU64>>,
+    /// By number, so that they are woken in the same order in every run.
+    watchers: BTreeMap<u64, Watcher>,
     /// Odd while the kind is not served; watches of another generation end.
     generation: u64,
 }
 
-impl Default for Table {
-    fn default() -> Self {
-        Self {
-            objects: Objects::default(),
-            history: History::default(),
-            changed: watch::Sender::new(()),
-            watchers: HashMap::new(),
-            generation: 0,
-        }
-    }
+#[derive(Debug)]
+struct Watcher {
+    /// How far it has read, so that compaction leaves alone what a live one still needs.
+    cursor: Arc<AtomicU64>,
+    wake: Arc<Notify>,
 }
 
 impl Table {
@@ -52,7 +45,7 @@ impl Table {
 
     /// Changes up to `revision` cannot be asked for any more; those that no watcher waits for are dropped.
     pub(crate) fn forget(&mut self, revision: u64) {
-        let read = self.watchers.values().map(|cursor| cursor.load(Ordering::Relaxed)).min();
+        let read = self.watchers.values().map(|watcher| watcher.cursor.load(Ordering::Relaxed)).min();
         self.history.forget(revision, read.unwrap_or(u64::MAX));
     }
 
@@ -77,13 +70,14 @@ impl Table {
     }
 
     pub(crate) fn wake(&self) {
-        self.changed.send_replace(());
+        self.watchers.values().for_each(|watcher| watcher.wake.notify_one());
     }
 
     /// A watcher arrives: what it has read, and what wakes it.
-    pub(crate) fn subscribe(&mut self, watcher: u64, cursor: Arc<AtomicU64>) -> watch::Receiver<()> {
-        self.watchers.insert(watcher, cursor);
-        self.changed.subscribe()
+    pub(crate) fn subscribe(&mut self, watcher: u64, cursor: Arc<AtomicU64>) -> Arc<Notify> {
+        let wake = Arc::new(Notify::new());
+        self.watchers.insert(watcher, Watcher { cursor, wake: Arc::clone(&wake) });
+        wake
     }
 
     pub(crate) fn unsubscribe(&mut self, watcher: u64) {

@@ -8,6 +8,7 @@ use kube_wire::ResourceVersion;
 
 use super::{Delta, DeltaType, Element, Scope};
 use crate::object::Entry;
+use crate::planted::{Bug, planted};
 use crate::reflector::Replacement;
 use crate::{ObjectKey, SetAside};
 
@@ -29,7 +30,7 @@ pub(super) struct Deltas {
     pub(super) items: HashMap<ObjectKey, Vec<Element>>,
     pub(super) queue: VecDeque<ObjectKey>,
     /// Objects that could not be read so far as to know their key.
-    pub(super) nameless: Vec<SetAside>,
+    pub(super) nameless: Vec<(Scope, SetAside)>,
     /// How many keys here belong to a first list.
     pub(super) initial: usize,
     initial_keys: HashSet<ObjectKey>,
@@ -52,7 +53,7 @@ pub(crate) struct Replaced {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) items: Vec<(ObjectKey, Vec<Element>)>,
-    pub(crate) nameless: Vec<SetAside>,
+    pub(crate) nameless: Vec<(Scope, SetAside)>,
     pub(crate) versions: Vec<(Scope, ResourceVersion)>,
     pub(crate) replaced: Option<Replaced>,
 }
@@ -90,6 +91,7 @@ impl Deltas {
         // A name that could not be read may be any of them: then nothing is known to have vanished.
         let complete = replacement.set_aside.iter().all(|aside| aside.key.is_some() || aside.wrong_kind);
         let vanished = known.iter().filter(|entry| complete && !present.contains(entry.key()));
+        let vanished = vanished.filter(|_| !planted(Bug::LostTombstone));
         for entry in vanished {
             deltas.push(entry.key().clone(), Element::Delta(Delta::tombstone(Arc::clone(entry))));
         }
@@ -99,7 +101,7 @@ impl Deltas {
                 Some(key) => {
                     deltas.push(key, Element::Aside(aside));
                 }
-                None => deltas.nameless.push(aside),
+                None => deltas.nameless.push((scope.clone(), aside)),
             }
         }
         for delta in replacement.objects {

@@ -3,9 +3,10 @@
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use kube_wire::{FieldPath, LabelSelector, Metadata, ResourceVersion, WireError};
+use kube_wire::{FieldPath, LabelSelector, Metadata, ResourceVersion, WireError, path};
 
 use super::{DecodeError, Kind, View};
 use crate::ObjectKey;
@@ -73,8 +74,17 @@ pub enum Storage {
 }
 
 pub(crate) enum Body {
-    Raw { wire: Wire, typed: bool, bytes: Box<[u8]> },
-    Decoded { value: Shared, size: usize },
+    Raw {
+        wire: Wire,
+        typed: bool,
+        bytes: Box<[u8]>,
+    },
+    /// `hash` is of the bytes that the value was made from.
+    Decoded {
+        value: Shared,
+        size: usize,
+        hash: u64,
+    },
 }
 
 /// Decodes on arrival, for [`Storage::Decoded`].
@@ -203,6 +213,15 @@ impl Entry {
         self.meta.uid == other.meta.uid && self.meta.version == other.meta.version
     }
 
+    /// Whether both are the same, byte for byte, but for the kind, which items of a list do not name.
+    pub(crate) fn is_same_content(&self, other: &Entry) -> bool {
+        match (&self.body, &other.body) {
+            (Body::Raw { bytes, .. }, Body::Raw { bytes: others, .. }) => untyped(bytes) == untyped(others),
+            (Body::Decoded { hash, .. }, Body::Decoded { hash: others, .. }) => hash == others,
+            _ => false,
+        }
+    }
+
     /// The value of type `K`: the one that others hold, or a new one.
     pub(super) fn decode<K: View>(&self) -> Result<super::Decoded<K>, DecodeError> {
         let downcast = |value: Shared| value.downcast::<Box<K>>().ok();
@@ -250,6 +269,14 @@ impl Entry {
     }
 }
 
+impl Body {
+    pub(crate) fn decoded(value: Shared, bytes: &[u8]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&untyped(bytes));
+        Self::Decoded { value, size: bytes.len(), hash: hasher.finish() }
+    }
+}
+
 impl Meta {
     pub(crate) fn new(metadata: &Metadata<'_>) -> Result<Self, WireError> {
         if metadata.name.is_empty() {
@@ -279,6 +306,12 @@ impl Meta {
             annotations_hash: hash(&metadata.annotations),
         })
     }
+}
+
+/// The object's text without its kind.
+fn untyped(json: &[u8]) -> Cow<'_, [u8]> {
+    let paths = [FieldPath::of_fields(["apiVersion"]), FieldPath::of_fields(["kind"])];
+    path::cut(json, &paths).ok().flatten().map_or(Cow::Borrowed(json), Cow::Owned)
 }
 
 /// A hash that is the same for the same annotations in any order. FNV-1a: no seed, so any two objects can be compared.

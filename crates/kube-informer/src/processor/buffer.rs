@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::ObjectKey;
 use crate::event::Owed;
+use crate::planted::{Bug, planted};
 use crate::store::State;
 
 /// Events, then merged events; before both, the store as it was when the handler came.
@@ -45,7 +46,9 @@ impl Buffer {
     pub(super) fn new(limit: usize, replay: Option<Arc<State>>) -> Self {
         let replay = replay.filter(|state| !state.objects.is_empty()).map(|state| {
             let left = state.objects.len();
-            Replay { state, after: None, left, since: Instant::now() }
+            let first = state.objects.first_key_value().map(|(key, _)| key.clone());
+            let after = first.filter(|_| planted(Bug::LateHandlerGap));
+            Replay { state, after, left, since: Instant::now() }
         });
         Self {
             replay,
@@ -60,10 +63,14 @@ impl Buffer {
     }
 
     pub(super) fn push(&mut self, key: ObjectKey, owed: Owed) {
+        if planted(Bug::DroppedEvent) && owed.told.is_some() && owed.died.is_none() {
+            return;
+        }
         self.initial += usize::from(owed.initial);
         let since = Instant::now();
         // Once anything is merged, everything new is, until the merged have been heard: order within a key stays.
-        if self.merged_order.is_empty() && self.queue.len() < self.limit {
+        let room = self.queue.len() < self.limit || planted(Bug::UnboundedBuffer);
+        if self.merged_order.is_empty() && room {
             self.queue.push_back(Waiting { owed, since });
             return;
         }
@@ -115,7 +122,7 @@ impl Buffer {
         if self.replay.as_ref().is_some_and(|replay| replay.left == 0) {
             self.replay = None;
         }
-        self.replay.is_none() && self.initial == 0
+        planted(Bug::HandlerSyncedTooEarly) || (self.replay.is_none() && self.initial == 0)
     }
 
     /// How many events wait.
@@ -136,8 +143,9 @@ impl Replay {
     fn next(&mut self) -> Option<Owed> {
         let from = self.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let (key, slot) = self.state.objects.range(from, Bound::Unbounded).next()?;
+        let again = planted(Bug::DuplicateInitialAdd) && self.left == self.state.objects.len();
         self.left -= 1;
-        self.after = Some(key.clone());
+        self.after = Some(key.clone()).filter(|_| !again);
         Some(Owed::add(Arc::clone(&slot.entry), true))
     }
 }

@@ -12,6 +12,7 @@ use crate::event::{Deleted, Event, Owed};
 use crate::handler::{EventHandler, Filter};
 use crate::intake::panic_text;
 use crate::object::Object;
+use crate::planted::{Bug, planted};
 
 /// Calls a handler until its listener ends.
 pub(crate) async fn deliver<K, H>(listener: Arc<Listener>, mut handler: H, filter: Option<Filter<K>>)
@@ -21,6 +22,7 @@ where
 {
     while let Some(owed) = listener.next().await {
         let initial = owed.initial;
+        let mut panicked = false;
         for event in events(&listener, owed, filter.as_ref()).into_iter().flatten() {
             let call = async {
                 match event {
@@ -31,7 +33,11 @@ where
             };
             if let Err(panic) = AssertUnwindSafe(call).catch_unwind().await {
                 report(&listener, "handler", &*panic);
+                panicked = true;
             }
+        }
+        if panicked && planted(Bug::PanicNeverSyncs) {
+            continue;
         }
         listener.heard(initial);
     }
@@ -85,6 +91,7 @@ fn events<K>(listener: &Listener, owed: Owed, filter: Option<&Filter<K>>) -> [Op
             now.map(|object| Event::Added { object, initial: false }),
         ],
         (Some(old), None, Some(new)) => [Some(Event::Updated { old, new }), None],
+        (Some(_), None, None) if planted(Bug::FilterLeavesNoDelete) => [None, None],
         (Some(object), None, None) => {
             [Some(Event::Deleted(Deleted { object, final_state_unknown: false })), None]
         }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::buffer::Buffer;
 use crate::event::Owed;
+use crate::planted::{Bug, planted};
 use crate::store::{Note, State};
 
 /// What a handler has heard and has yet to hear.
@@ -100,7 +101,8 @@ impl Listener {
     pub(crate) fn push(&self, notes: &[Note]) {
         let mut inner = self.lock();
         for note in notes {
-            if note.round.as_ref().is_none_or(|round| round.contains(&self.config.id)) {
+            let due = |round: &Arc<[u64]>| planted(Bug::ResyncToEverybody) || round.contains(&self.config.id);
+            if note.round.as_ref().is_none_or(due) {
                 inner.buffer.push(note.key.clone(), note.owed.clone());
             }
         }

@@ -64,6 +64,14 @@ impl Reflector {
         list: Collected,
         version: ResourceVersion,
     ) -> Outcome {
+        // Versions are numbers, or they are not: where both occur, something was garbled on the way.
+        let is_number = |delta: &Delta| delta.object.version().is_comparable();
+        let mixed = list.objects.iter().any(|delta| is_number(delta) != version.is_comparable());
+        let odd = !version.is_comparable() && machine.is_odd(&version);
+        if (mixed || odd) && machine.refuses_odd() {
+            let why = format!("some versions are numbers and some are not; its own is {version}");
+            return Outcome::Failed(SourceError::transport("the list cannot be used", why));
+        }
         let verdict = machine.judge(&version);
         if verdict == Verdict::Refuse {
             return Outcome::ListedOlder;
@@ -73,6 +81,8 @@ impl Reflector {
             status.counts.restores += u64::from(verdict == Verdict::Restored);
             status.counts.items += list.objects.len() as u64;
         });
+        // A name that could not be read may be any of them: then nothing is known to have vanished.
+        machine.was_complete(list.set_aside.iter().all(|aside| aside.key.is_some() || aside.wrong_kind));
         let replacement = Replacement {
             objects: list.objects,
             set_aside: list.set_aside,

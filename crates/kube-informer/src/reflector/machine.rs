@@ -7,14 +7,18 @@
 //! | a list older than what was seen | the same again, trusting nothing; then accepted as a restore | none |
 //! | a stale list, where stale ones are allowed | a consistent list | backoff |
 //! | a page that expired | one list without pages | backoff |
-//! | a failed list | list | backoff, Retry-After |
+//! | a failed list | list; watch, if the list was only to verify | backoff, Retry-After |
 //! | a stream that the server rejects | list, from now on | none |
 //! | a stream without end bookmark in time | list, from now on | none |
 //! | a stream that failed | stream; list from now on after three in a row | backoff, Retry-After |
 //! | a watch that ended or broke | watch | backoff, Retry-After; the floor if it lasted |
 //! | an expired or too large version, a vanished resource | list or stream | spread over a second, or backoff |
+//! | a refused watch from a version that is no number | list or stream | spread over a second, or backoff |
 //! | an event whose key cannot be read | list | backoff |
-//! | the time to verify | list | none |
+//! | the time to verify | list, trusting nothing | none |
+//!
+//! A list with objects whose keys could not be read is complete enough to be used, but not to say what vanished: it is
+//! verified soon, and ever later if that does not help.
 
 use std::time::Duration;
 
@@ -23,10 +27,21 @@ use tokio::time::Instant;
 
 use super::{Mode, ReflectorConfig};
 use crate::backoff::Backoff;
+use crate::planted::{Bug, planted};
 use crate::source::SourceError;
 
 /// After so many failed streams in a row, lists are tried instead.
 const STREAM_TRIES: u32 = 3;
+
+/// How much longer than it should a watch may be silent, or last.
+pub(super) const GRACE: Duration = Duration::from_secs(30);
+
+/// So many lists in a row are refused because only some of their versions are numbers.
+const ODD_TRIES: u32 = 3;
+
+/// When a list that was not complete is verified first; each time it was no use, twice as late.
+const RECHECK_FIRST: Duration = Duration::from_secs(10);
+const RECHECK_LAST: Duration = Duration::from_hours(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
@@ -91,6 +106,12 @@ pub(super) struct Machine {
     any_version: bool,
     /// When the last list was complete.
     listed_at: Option<Instant>,
+    /// How many comparisons since then could not be made.
+    unverified: u32,
+    /// How many lists in a row had objects whose keys could not be read.
+    incomplete: u32,
+    /// How many lists in a row were refused for their odd versions.
+    odd_lists: u32,
     /// The longest time between two bookmarks, once seen.
     bookmark_interval: Option<Duration>,
 }
@@ -108,6 +129,9 @@ impl Machine {
             verifying: false,
             any_version: config.stale_first_list,
             listed_at: None,
+            unverified: 0,
+            incomplete: 0,
+            odd_lists: 0,
             bookmark_interval: None,
             config: config.clone(),
         };
@@ -120,6 +144,11 @@ impl Machine {
         machine
     }
 
+    /// Goes on from what an earlier run had come to: not to resume, but to notice a list that is older.
+    pub(super) fn having_seen(self, version: Option<ResourceVersion>) -> Self {
+        Self { version, ..self }
+    }
+
     pub(super) fn step(&self) -> Step {
         self.step
     }
@@ -128,9 +157,9 @@ impl Machine {
         self.version.as_ref()
     }
 
-    /// Whether objects whose uid and version are known are known.
+    /// Whether objects whose uid and version are known are known. A comparison looks at everything.
     pub(super) fn trusted(&self) -> bool {
-        self.trusted
+        self.trusted && !self.verifying
     }
 
     /// If the next list is a comparison: the version up to which the cache should be right.
@@ -140,7 +169,13 @@ impl Machine {
 
     /// When to compare with the server. It counts from the last list, however many watches there were since.
     pub(super) fn verify_at(&self) -> Option<Instant> {
-        Some(self.listed_at? + self.config.verify_every?)
+        if planted(Bug::NeverVerified) {
+            return None;
+        }
+        let soon = (self.incomplete > 0)
+            .then(|| RECHECK_FIRST.saturating_mul(1 << (self.incomplete - 1).min(16)).min(RECHECK_LAST));
+        let wait = self.config.verify_every.into_iter().chain(soon).min()?;
+        Some(self.listed_at? + wait.saturating_mul(self.unverified + 1).min(RECHECK_LAST.max(wait)))
     }
 
     /// The version to ask a list for; `None` asks for the newest.
@@ -158,10 +193,10 @@ impl Machine {
 
     /// How long a watch may be silent before it counts as dead.
     pub(super) fn silence_limit(&self, timeout: Duration) -> Duration {
-        let grace = Duration::from_secs(30);
         match self.bookmark_interval {
-            Some(interval) => (interval * 3).max(grace).min(timeout + grace),
-            None => timeout + grace,
+            _ if planted(Bug::SilenceTrusted) => Duration::from_hours(24),
+            Some(interval) => (interval * 3).max(GRACE).min(timeout + GRACE),
+            None => timeout + GRACE,
         }
     }
 
@@ -174,6 +209,7 @@ impl Machine {
     /// What to make of a list at this version.
     pub(super) fn judge(&self, version: &ResourceVersion) -> Verdict {
         match &self.version {
+            _ if planted(Bug::StaleListAccepted) => Verdict::Accept,
             Some(seen) if version < seen && self.any_version => Verdict::Refuse,
             Some(seen) if version < seen && self.trusted => Verdict::Refuse,
             Some(seen) if version < seen => Verdict::Restored,
@@ -181,10 +217,30 @@ impl Machine {
         }
     }
 
+    /// Whether either this version or the one before cannot be right: one is a number, the other is not.
+    pub(super) fn is_odd(&self, version: &ResourceVersion) -> bool {
+        let odd = |seen: &ResourceVersion| seen.is_comparable() != version.is_comparable();
+        self.version.as_ref().is_some_and(odd) && !planted(Bug::OddVersionTrusted)
+    }
+
+    /// Whether a list with odd versions is refused: not if they come again and again, for then the server is like that.
+    pub(super) fn refuses_odd(&mut self) -> bool {
+        self.odd_lists += 1;
+        self.odd_lists <= ODD_TRIES
+    }
+
+    /// Whether the keys of all objects in the list could be read.
+    pub(super) fn was_complete(&mut self, complete: bool) {
+        let complete = complete || planted(Bug::IncompleteListTrusted);
+        self.incomplete = if complete { 0 } else { self.incomplete + 1 };
+    }
+
     /// The sink has everything up to this version.
     pub(super) fn listed(&mut self, version: ResourceVersion, at: Instant) {
         self.version = Some(version);
         self.listed_at = Some(at);
+        self.unverified = 0;
+        self.odd_lists = 0;
         self.trusted = true;
         self.verifying = false;
         self.any_version = false;
@@ -258,8 +314,18 @@ impl Machine {
                     let _ = self.give_up_streaming("streaming lists failed three times in a row");
                 }
             }
-            Step::List { .. } => self.step = self.list_step(),
-            Step::Watch if error.needs_list() => {
+            // What is watched is still good, as far as anybody knows.
+            Step::List { .. } if self.verifying => {
+                self.verifying = false;
+                self.unverified = self.unverified.saturating_add(1);
+                self.step = Step::Watch;
+            }
+            Step::List { .. } => {
+                // A server that was restored will not have that version for a long time.
+                self.any_version &= !error.needs_list();
+                self.step = self.list_step();
+            }
+            Step::Watch if error.needs_list() || self.is_refused(error) => {
                 self.step = self.list_step();
                 let spread = self.backoff.spread(Duration::from_secs(1));
                 return self.backoff.next(error.retry_after()).max(spread);
@@ -273,6 +339,12 @@ impl Machine {
         self.paged = Some(why);
         self.step = self.list_step();
         Duration::ZERO
+    }
+
+    /// A version that is no number may be a mistake on the way: if the server answers that it does not like it, so be it.
+    fn is_refused(&self, error: &SourceError) -> bool {
+        let odd = self.version.as_ref().is_some_and(|version| !version.is_comparable());
+        odd && error.code().is_some_and(|code| code != 429)
     }
 
     fn list_step(&self) -> Step {

@@ -11,10 +11,11 @@ use kube_wire::{Metadata, ResourceVersion};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::list::Collected;
-use super::machine::{Machine, Outcome};
+use super::machine::{GRACE, Machine, Outcome};
 use super::{Change, Phase, Reflector};
 use crate::delta_fifo::{Delta, DeltaType};
 use crate::object::Wire;
+use crate::planted::{Bug, planted};
 use crate::source::{Answer, SourceError, WatchRequest};
 use crate::{ObjectKey, SetAside};
 
@@ -32,10 +33,21 @@ enum Heard {
         end: bool,
     },
     Aside(SetAside),
-    /// An object whose key cannot be read, gone or changed.
+    /// An object whose key cannot be read.
     Unreadable(SetAside),
     Failed(SourceError),
     Nothing,
+}
+
+impl Heard {
+    /// The version that the event says it is of.
+    fn version(&self) -> Option<&ResourceVersion> {
+        match self {
+            Self::Object { version, .. } | Self::Bookmark { version, .. } => Some(version),
+            Self::Aside(aside) => aside.version.as_ref(),
+            Self::Unreadable(_) | Self::Failed(_) | Self::Nothing => None,
+        }
+    }
 }
 
 /// The lines of an open watch.
@@ -120,7 +132,11 @@ impl Reflector {
             status.counts.watches += 1;
         });
         let timeout = machine.watch_timeout();
-        let request = WatchRequest { version: machine.version().cloned(), initial_events: false, timeout };
+        let mut version = machine.version().cloned();
+        if planted(Bug::ResumeFromWrongVersion) {
+            version = version.and_then(|version| Some((version.as_u64()? + 1).into()));
+        }
+        let request = WatchRequest { version, initial_events: false, timeout };
         let begun = Instant::now();
         match self.open(request).await {
             Ok(lines) => self.follow(machine, lines, begun, timeout).await,
@@ -148,11 +164,18 @@ impl Reflector {
                 self.status.update(|status| status.counts.verifications += 1);
                 return Outcome::Verify;
             }
+            // A server or a line so slow that it does not end what we asked it to end is no better than a dead one.
+            let over = begun + timeout + GRACE;
+            if Instant::now() >= over {
+                let failure =
+                    SourceError::transport("the watch is given up", "it did not end when it should have");
+                return Outcome::Ended { lasted: begun.elapsed(), failure: Some(failure) };
+            }
             let silence = Instant::now() + machine.silence_limit(timeout);
-            let wake = verify_at.map_or(silence, |verify| verify.min(silence));
+            let wake = verify_at.map_or(silence, |verify| verify.min(silence)).min(over);
             let line = match self.next_line(&mut lines, wake).await {
                 Ok(line) => line,
-                Err(Stop::Late) if verify_at.is_some_and(|verify| Instant::now() >= verify) => continue,
+                Err(Stop::Late) if Instant::now() < silence => continue,
                 Err(Stop::Late) => {
                     self.status.update(|status| status.counts.silences += 1);
                     let failure = SourceError::transport(
@@ -166,10 +189,22 @@ impl Reflector {
                     return Outcome::Ended { lasted: begun.elapsed(), failure: Some(error) };
                 }
             };
-            match self.hear(lines.wire, &line, true) {
+            // After a restore, a known uid and version may be another object: what is told is taken as it is.
+            let heard = self.hear(lines.wire, &line, false);
+            if let Some(version) = heard.version().filter(|version| machine.is_odd(version)) {
+                // Asked for again from the last version that was right, the event may come whole.
+                let why = format!("after {:?} comes resourceVersion {version}", machine.version());
+                let failure = SourceError::transport("the watch cannot be trusted", why);
+                return Outcome::Ended { lasted: begun.elapsed(), failure: Some(failure) };
+            }
+            match heard {
                 Heard::Object { delta, version } => {
                     self.status.update(|status| status.counts.events += 1);
-                    let change = Change::Put { delta: *delta, version: Some(version.clone()) };
+                    let change = if planted(Bug::VersionPastLostEvent) && delta.kind == DeltaType::Updated {
+                        Change::Advance(version.clone())
+                    } else {
+                        Change::Put { delta: *delta, version: Some(version.clone()) }
+                    };
                     self.sink.send(&self.scope, change).await;
                     self.moved(machine, version);
                 }
@@ -275,7 +310,7 @@ impl Reflector {
                 match (&aside.key, kind) {
                     _ if aside.wrong_kind => Heard::Nothing,
                     (Some(key), DeltaType::Deleted) => self.deleted_unread(key, &aside),
-                    (Some(_), _) | (None, DeltaType::Added) => Heard::Aside(aside),
+                    (Some(_), _) => Heard::Aside(aside),
                     (None, _) => Heard::Unreadable(aside),
                 }
             }

@@ -11,6 +11,7 @@ use crate::Kind;
 use crate::delta_fifo::{Batch, DeltaFifo, Scope};
 use crate::intake::Intake;
 use crate::object::Storage;
+use crate::planted::{Bug, planted};
 use crate::processor::Processor;
 use crate::reflector::{Reflector, ReflectorStatus, StatusCell};
 use crate::source::ListWatch;
@@ -91,8 +92,20 @@ impl Core {
 
     /// Takes batches until it is dropped.
     pub(crate) async fn process_loop(&self) {
-        while let Ok(batch) = self.fifo.drain().await {
+        while let Ok(mut batch) = self.fifo.drain().await {
+            if planted(Bug::HalfRelistVisible) {
+                let half = batch.items.len() / 2;
+                let items = batch.items.drain(..half).collect();
+                self.process(Batch { items, versions: batch.versions.clone(), ..Batch::default() });
+                tokio::task::yield_now().await;
+            }
+            let before = planted(Bug::HandlerBeforeStore).then(|| self.indexer.cell.load_full());
             self.process(batch);
+            if let Some(before) = before {
+                let after = self.indexer.cell.swap(before);
+                tokio::task::yield_now().await;
+                self.indexer.cell.store(after);
+            }
             // A full queue must not starve what else runs on this thread.
             tokio::task::yield_now().await;
         }
@@ -133,7 +146,8 @@ impl Core {
     }
 
     fn check_synced(&self, processor: &mut Processor, scopes: &Scopes) {
-        if scopes.all.iter().all(|(scope, _)| scopes.listed.contains(scope)) && !self.has_synced() {
+        let any = planted(Bug::InformerSyncedTooEarly) && !scopes.listed.is_empty();
+        if (any || scopes.all.iter().all(|(scope, _)| scopes.listed.contains(scope))) && !self.has_synced() {
             processor.first_list_complete();
             self.synced.send_replace(true);
         }

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Core, FixedNamespaces, NotSynced, Unfinished, resync};
 use crate::delta_fifo::Scope;
+use crate::planted::{Bug, planted};
 use crate::stats::InformerStats;
 
 /// How long a task that was aborted may take to be gone.
@@ -21,14 +22,23 @@ pub(crate) struct Keeper {
     core: Arc<Core>,
     cancel: CancellationToken,
     tasks: Arc<Tasks>,
-    run: Mutex<Option<Run>>,
+    life: Mutex<Life>,
     running: watch::Sender<bool>,
     /// One change of namespaces at a time.
     changing: tokio::sync::Mutex<()>,
 }
 
+#[derive(Default)]
+struct Life {
+    run: Option<Run>,
+    /// The tasks of the run before, which may not have ended yet.
+    last: Option<TaskTracker>,
+}
+
 /// One run, from a start to a stop.
 struct Run {
+    /// The tasks of the run before. There is one loop and one reflector of a scope at a time, so that changes stay in order.
+    before: Option<TaskTracker>,
     cancel: CancellationToken,
     tracker: TaskTracker,
     reflectors: Vec<(Scope, CancellationToken, TaskTracker)>,
@@ -46,7 +56,7 @@ impl Keeper {
             core,
             cancel: parent.child_token(),
             tasks: Arc::clone(tasks),
-            run: Mutex::default(),
+            life: Mutex::default(),
             running: watch::Sender::new(false),
             changing: tokio::sync::Mutex::default(),
         })
@@ -57,30 +67,39 @@ impl Keeper {
     }
 
     pub(crate) fn start(&self) {
-        let mut run = self.lock();
-        if run.is_some() || self.cancel.is_cancelled() {
+        let mut life = self.lock();
+        if life.run.is_some() || self.cancel.is_cancelled() {
             return;
         }
-        let mut started =
-            Run { cancel: self.cancel.child_token(), tracker: TaskTracker::new(), reflectors: Vec::new() };
+        let mut started = Run {
+            before: life.last.take(),
+            cancel: self.cancel.child_token(),
+            tracker: TaskTracker::new(),
+            reflectors: Vec::new(),
+        };
         let core = Arc::clone(&self.core);
-        self.spawn(&started.cancel, &started.tracker, async move { core.process_loop().await });
+        self.spawn(&started, &started.cancel, async move { core.process_loop().await });
         let core = Arc::clone(&self.core);
-        self.spawn(&started.cancel, &started.tracker, async move { resync::run(&core).await });
+        self.spawn(&started, &started.cancel, async move { resync::run(&core).await });
         for scope in self.core.scopes() {
             self.reflect(&mut started, scope);
         }
-        *run = Some(started);
+        life.run = Some(started);
         self.running.send_replace(true);
         self.core.started();
     }
 
     pub(crate) async fn stop(&self) {
-        let Some(run) = self.lock().take() else { return };
+        let tracker = {
+            let mut life = self.lock();
+            let Some(run) = life.run.take() else { return };
+            run.cancel.cancel();
+            run.tracker.close();
+            life.last = Some(run.tracker.clone());
+            run.tracker
+        };
         self.running.send_replace(false);
-        run.cancel.cancel();
-        run.tracker.close();
-        run.tracker.wait().await;
+        tracker.wait().await;
         self.core.mark_stopped();
     }
 
@@ -119,9 +138,9 @@ impl Keeper {
         let _one_at_a_time = self.changing.lock().await;
         let (added, removed) = self.core.set_scopes(scopes);
         let ended: Vec<_> = {
-            let mut run = self.lock();
-            let Some(run) = run.as_mut() else {
-                drop(run);
+            let mut life = self.lock();
+            let Some(run) = life.run.as_mut() else {
+                drop(life);
                 self.drop_scopes(&removed);
                 return;
             };
@@ -149,18 +168,23 @@ impl Keeper {
         let (cancel, tracker) = (run.cancel.child_token(), TaskTracker::new());
         let reflector = self.core.reflector(&scope);
         let work = tracker.track_future(async move { reflector.run().await });
-        self.spawn(&cancel, &run.tracker, work);
+        if planted(Bug::WatchLeaked) {
+            let leaked = self.core.reflector(&scope);
+            tokio::spawn(async move { leaked.run().await });
+        }
+        self.spawn(run, &cancel, work);
         run.reflectors.push((scope, cancel, tracker));
     }
 
-    fn spawn(
-        &self,
-        cancel: &CancellationToken,
-        tracker: &TaskTracker,
-        work: impl Future<Output = ()> + Send + 'static,
-    ) {
-        let cancel = cancel.clone();
-        let work = tracker.track_future(async move {
+    fn spawn(&self, run: &Run, cancel: &CancellationToken, work: impl Future<Output = ()> + Send + 'static) {
+        let (cancel, before) = (cancel.clone(), run.before.clone());
+        let work = async move {
+            if let Some(before) = before {
+                before.wait().await;
+            }
+            work.await;
+        };
+        let work = run.tracker.track_future(async move {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => {}
@@ -215,8 +239,8 @@ impl Keeper {
         self.core.stats(self.is_running())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Run>> {
-        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -81,6 +81,7 @@ impl Registration {
     pub async fn wait_for_sync(&self) {
         let (mut synced, mut finished) = (self.listener.synced(), self.listener.finished());
         tokio::select! {
+            biased;
             _ = synced.wait_for(|synced| *synced) => {}
             _ = finished.wait_for(|finished| *finished) => {}
         }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use kube_wire::WireError;
 use serde::Deserialize;
 
+use crate::planted::{Bug, planted};
+
 /// A list or watch that failed. Answers the questions a reflector has; `source()` carries the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -160,7 +162,7 @@ impl SourceError {
 
     /// Whether what was watched can no longer be trusted, so that only a new list helps.
     pub fn needs_list(&self) -> bool {
-        self.is_expired()
+        (self.is_expired() && !planted(Bug::ExpiryIgnored))
             || self.is_version_too_large()
             || self.is_not_found()
             || self.reason == "StorageReadError"

@@ -11,6 +11,7 @@ use crate::delta_fifo::{Batch, Delta, DeltaType, Element};
 use crate::event::Owed;
 use crate::intake::panic_text;
 use crate::object::Entry;
+use crate::planted::{Bug, planted};
 use crate::{ObjectKey, SetAside};
 
 /// How many objects without a readable key are shown at most.
@@ -98,12 +99,12 @@ impl Indexer {
         }
         let relist = batch.replaced.is_some();
         if let Some(replaced) = batch.replaced {
-            state.nameless.clear();
+            state.nameless.retain(|(scope, _)| *scope != replaced.scope);
             if replaced.gone {
                 state.versions.retain(|(scope, _)| *scope != replaced.scope);
             }
         }
-        state.nameless.extend(batch.nameless.into_iter().map(Arc::new));
+        state.nameless.extend(batch.nameless.into_iter().map(|(scope, aside)| (scope, Arc::new(aside))));
         let surplus = state.nameless.len().saturating_sub(NAMELESS_SHOWN);
         state.nameless.drain(..surplus);
         for (scope, version) in batch.versions {
@@ -178,6 +179,7 @@ pub(super) fn values(set: &IndexSet, entry: &Arc<Entry>) -> Result<super::IndexV
 /// | change | store has nothing | same uid, same version | same uid, other version | another uid |
 /// | --- | --- | --- | --- | --- |
 /// | added, updated, replaced | add | nothing | update | delete (missed), add |
+/// | replaced, and nothing is trusted | add | update, if the content differs | update | delete (missed), add |
 /// | deleted | nothing | delete | delete | delete (missed), if it is not older |
 /// | sync | nothing | update, to those due | update, to those due | update, to those due |
 ///
@@ -193,42 +195,44 @@ fn write(state: &mut State, key: &ObjectKey, delta: Delta, initial: bool, truste
     let new = delta.object;
     if delta.kind == DeltaType::Deleted {
         // Whether or not it was ever readable: it is gone.
-        state.set_aside.remove(key);
+        if !planted(Bug::SetAsideKept) {
+            state.set_aside.remove(key);
+        }
         let (old, _) = old?;
         let another = old.uid() != new.uid();
-        if another && *new.version() < *old.version() {
+        if another && !delta.final_state_unknown && *new.version() < *old.version() {
             return None;
         }
         state.remove(key);
+        // A delete that was missed is of whatever there is; and the end of another object means that this one's was missed.
         let unknown = delta.final_state_unknown || another;
         let last = if unknown { Arc::clone(&old) } else { new };
         return note(Owed::delete(old, last, unknown), None);
     }
-    state.set_aside.remove(key);
     let slot = Slot { entry: Arc::clone(&new), values: delta.values, stale: false };
     let Some((old, stale)) = old else {
+        state.set_aside.remove(key);
         state.insert(slot);
-        return note(Owed::add(new, initial), None);
+        return note(Owed::add(new, initial && delta.kind == DeltaType::Replaced), None);
     };
-    if old.uid() == new.uid() {
-        if trusted && old.is_same_version(&new) && !stale {
-            return None;
-        }
-        let event = delta.kind != DeltaType::Replaced;
-        if event && *new.version() < *old.version() {
-            return None;
-        }
-        state.insert(slot);
-        if trusted && old.is_same_version(&new) {
-            return None;
-        }
-        return note(Owed::update(old, new), None);
-    }
     if delta.kind != DeltaType::Replaced && *new.version() < *old.version() {
         return None;
     }
+    let mut same = old.is_same_version(&new) && (trusted || old.is_same_content(&new));
+    same &= !(planted(Bug::RepetitionTold) && delta.kind != DeltaType::Replaced);
+    same &= !(planted(Bug::RelistTellsAll) && delta.kind == DeltaType::Replaced);
+    if same && !stale {
+        return None;
+    }
+    state.set_aside.remove(key);
+    if same {
+        // What could not be read turned out to be what is stored.
+        state.unmark(key);
+        return None;
+    }
+    let recreated = old.uid() != new.uid() && !planted(Bug::RecreatedAsUpdated);
     state.insert(slot);
-    note(Owed::recreate(old, new), None)
+    note(if recreated { Owed::recreate(old, new) } else { Owed::update(old, new) }, None)
 }
 
 /// Keeps the old value, marked, and shows what is wrong with the new one.
@@ -237,5 +241,7 @@ fn set_aside(state: &mut State, key: &ObjectKey, aside: SetAside) {
         let slot = Slot { stale: true, ..slot.clone() };
         state.insert(slot);
     }
-    state.set_aside.insert(key.clone(), Arc::new(aside));
+    if !planted(Bug::StaleMarkLost) {
+        state.set_aside.insert(key.clone(), Arc::new(aside));
+    }
 }

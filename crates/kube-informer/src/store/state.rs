@@ -10,6 +10,7 @@ use super::index::IndexValues;
 use super::tree::Tree;
 use crate::delta_fifo::Scope;
 use crate::object::Entry;
+use crate::planted::{Bug, planted};
 use crate::{ObjectKey, SetAside};
 
 /// Where readers find the newest state.
@@ -23,8 +24,8 @@ pub(crate) struct State {
     pub(crate) versions: Vec<(Scope, ResourceVersion)>,
     /// Objects that could not be read, by key.
     pub(crate) set_aside: Tree<ObjectKey, Arc<SetAside>>,
-    /// The last few whose key could not be read either.
-    pub(crate) nameless: Vec<Arc<SetAside>>,
+    /// The last few whose key could not be read either, until their scope is listed again.
+    pub(crate) nameless: Vec<(Scope, Arc<SetAside>)>,
     /// What the bodies take together.
     pub(crate) bytes: usize,
 }
@@ -54,7 +55,8 @@ pub(crate) struct Pair {
 impl State {
     /// All objects, or those of one namespace, which is a range of keys.
     pub(crate) fn range(&self, namespace: Option<&str>) -> impl Iterator<Item = (&ObjectKey, &Slot)> {
-        let start = namespace.map(|namespace| format!("{namespace}/"));
+        let end = if planted(Bug::NamespaceByPrefix) { "" } else { "/" };
+        let start = namespace.map(|namespace| format!("{namespace}{end}"));
         let from = start.as_deref().map_or(Bound::Unbounded, Bound::Included);
         self.objects
             .range::<str>(from, Bound::Unbounded)
@@ -97,7 +99,9 @@ impl State {
     pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Slot> {
         let old = self.objects.remove(key)?;
         self.bytes -= old.entry.size();
-        self.unindex(key, &old.values, &IndexValues::default());
+        if !planted(Bug::IndexKeptOnDelete) {
+            self.unindex(key, &old.values, &IndexValues::default());
+        }
         Some(old)
     }
 
@@ -109,9 +113,18 @@ impl State {
         }
     }
 
+    /// Says of an object that it is the newest after all.
+    pub(crate) fn unmark(&mut self, key: &ObjectKey) {
+        if let Some(slot) = self.objects.get(key.as_str()).filter(|slot| slot.stale) {
+            let slot = Slot { stale: false, ..slot.clone() };
+            self.objects.insert(key.clone(), slot);
+        }
+    }
+
     /// Objects that could not be read.
     pub(crate) fn all_set_aside(&self) -> impl Iterator<Item = &SetAside> {
-        self.set_aside.values().chain(&self.nameless).map(|aside| &**aside)
+        let nameless = self.nameless.iter().map(|(_, aside)| aside);
+        self.set_aside.values().chain(nameless).map(|aside| &**aside)
     }
 
     fn unindex(&mut self, key: &ObjectKey, values: &IndexValues, keep: &IndexValues) {

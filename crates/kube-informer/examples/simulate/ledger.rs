@@ -1,0 +1,350 @@
+//! What one handler has heard, checked event by event.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use kube_informer::delta_fifo::Scope;
+use kube_informer::object::Entry;
+use kube_informer::{Event, ObjectKey, ResourceVersion, SharedInformer, Snapshot};
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::schedule::{HandlerPlan, Speed};
+use super::trace::Trace;
+
+/// What one handler has heard.
+#[derive(Clone)]
+pub struct Ledger(Arc<Shared>);
+
+struct Shared {
+    name: String,
+    plan: HandlerPlan,
+    rules: Rules,
+    trace: Trace,
+    informer: SharedInformer<Value>,
+    heard: Mutex<Heard>,
+    gate: Gate,
+}
+
+/// Where blocked handlers stand until they are let go, in the order in which they came.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<(Notify, AtomicBool)>);
+
+impl Gate {
+    /// Lets those go that wait now.
+    pub fn release(&self) {
+        self.0.0.notify_waiters();
+    }
+
+    /// Lets everybody go from now on.
+    pub fn open(&self) {
+        self.0.1.store(true, Ordering::Relaxed);
+        self.release();
+    }
+
+    async fn wait(&self) {
+        let released = self.0.0.notified();
+        if !self.0.1.load(Ordering::Relaxed) {
+            released.await;
+        }
+    }
+}
+
+/// Which promises hold for a handler.
+#[derive(Clone, Copy)]
+pub struct Rules {
+    /// Versions only go forward: the server was never restored.
+    pub ordered: bool,
+    /// An object that is gone for the handler never comes back: nothing but the server's deletes makes it go.
+    pub once: bool,
+    /// An update without a resync is of another version.
+    pub changes: bool,
+}
+
+#[derive(Default)]
+struct Heard {
+    present: BTreeMap<ObjectKey, Told>,
+    ended: BTreeSet<(ObjectKey, String)>,
+    /// Keys for which a callback has returned.
+    returned: BTreeSet<ObjectKey>,
+    synced: bool,
+    removed: bool,
+    events: u64,
+}
+
+#[derive(Clone)]
+struct Told {
+    uid: String,
+    version: ResourceVersion,
+    at: Instant,
+}
+
+impl Ledger {
+    pub fn new(
+        name: String,
+        plan: HandlerPlan,
+        rules: Rules,
+        trace: Trace,
+        informer: &SharedInformer<Value>,
+        gate: Gate,
+    ) -> Self {
+        let informer = informer.clone();
+        Self(Arc::new(Shared { name, plan, rules, trace, informer, heard: Mutex::default(), gate }))
+    }
+
+    /// Takes one event in, as slowly as the plan says, and panics if it says so.
+    pub async fn hear<K>(self, event: Event<K>) {
+        let number = {
+            let mut heard = self.lock();
+            heard.events += 1;
+            if heard.removed {
+                self.fail(format_args!("hears of {} after it was removed", show(event.object())));
+            }
+            heard.events
+        };
+        self.check(&event);
+        let _returns = Returns(self.clone(), event.object().key().clone());
+        match self.0.plan.speed {
+            Speed::Fast => {}
+            Speed::Slow(time) => tokio::time::sleep(time).await,
+            Speed::Blocked => self.0.gate.wait().await,
+        }
+        if self.0.plan.panics_every.is_some_and(|every| number % every == 0) && !self.0.plan.stream {
+            // Not `panic!`: the hook that prints it would run.
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
+    }
+
+    fn check<K>(&self, event: &Event<K>) {
+        let name = &self.0.name;
+        match event {
+            Event::Added { object, initial } => {
+                self.0.trace.line(format_args!(
+                    "{name} add {}{}",
+                    show(object),
+                    if *initial { " (initial)" } else { "" }
+                ));
+                self.added(object, *initial);
+            }
+            Event::Updated { old, new } => {
+                self.0.trace.line(format_args!("{name} update {} → {}", show(old), show(new)));
+                self.updated(old, new);
+            }
+            Event::Deleted(deleted) => {
+                let missed = deleted.final_state_unknown;
+                let text = if missed { " (missed)" } else { "" };
+                self.0.trace.line(format_args!("{name} delete {}{text}", show(&deleted.object)));
+                self.deleted(&deleted.object, missed);
+            }
+        }
+        self.store_first(event);
+    }
+
+    fn added(&self, object: &Entry, initial: bool) {
+        let mut heard = self.lock();
+        if heard.present.contains_key(object.key()) {
+            self.fail(format_args!("hears of {} as new, though it knows it", show(object)));
+        }
+        if self.0.rules.once && heard.ended.contains(&(object.key().clone(), object.uid().to_owned())) {
+            self.fail(format_args!("hears of {} as new after its end", show(object)));
+        }
+        if initial && heard.synced {
+            self.fail(format_args!("has synced, and then hears of {} as initial", show(object)));
+        }
+        self.filtered(object);
+        heard.present.insert(object.key().clone(), told(object));
+    }
+
+    fn updated(&self, old: &Entry, new: &Entry) {
+        let mut heard = self.lock();
+        match heard.present.get(new.key()) {
+            None => self.fail(format_args!("hears of a change of {}, which it does not know", show(new))),
+            Some(told) if told.uid != old.uid() || told.version != *old.version() => self.fail(format_args!(
+                "hears of a change from {}, but last heard of version {} of {}",
+                show(old),
+                told.version,
+                told.uid
+            )),
+            Some(_) => {}
+        }
+        if old.uid() != new.uid() {
+            self.fail(format_args!("hears of {} as a change of another object, {}", show(new), old.uid()));
+        }
+        if self.0.rules.ordered && new.version() < old.version() {
+            self.fail(format_args!("hears of {} after {}", show(new), show(old)));
+        }
+        if old.version() == new.version() && self.0.plan.resync.is_none() && self.0.rules.changes {
+            self.fail(format_args!("hears of {} again, which did not change", show(new)));
+        }
+        self.filtered(new);
+        heard.present.insert(new.key().clone(), told(new));
+    }
+
+    fn deleted(&self, object: &Entry, missed: bool) {
+        let mut heard = self.lock();
+        match heard.present.remove(object.key()) {
+            None => self.fail(format_args!("hears of the end of {}, which it does not know", show(object))),
+            Some(told) if told.uid != object.uid() => {
+                self.fail(format_args!("hears of the end of {}, but knows {}", show(object), told.uid));
+            }
+            Some(told) if self.0.rules.ordered && !missed && *object.version() < told.version => {
+                self.fail(format_args!(
+                    "hears of the end of {} after version {}",
+                    show(object),
+                    told.version
+                ));
+            }
+            Some(_) => {}
+        }
+        heard.ended.insert((object.key().clone(), object.uid().to_owned()));
+    }
+
+    fn filtered(&self, object: &Entry) {
+        if self.0.plan.filtered && !passes(object) {
+            self.fail(format_args!("hears of {}, which its filter does not let pass", show(object)));
+        }
+    }
+
+    /// When a handler hears of a change, the store has it, or something newer.
+    fn store_first<K>(&self, event: &Event<K>) {
+        if !self.0.rules.ordered {
+            return;
+        }
+        let snapshot = self.0.informer.snapshot();
+        let object = event.object();
+        let mut scopes = [Scope::CLUSTER].into_iter().chain(object.namespace().map(Scope::namespace));
+        let Some(reached) = scopes.find_map(|scope| snapshot.version_of(&scope).cloned()) else {
+            return;
+        };
+        let stored = snapshot.get(object.key());
+        let gone = matches!(event, Event::Deleted(_));
+        let right = match &stored {
+            Some(stored) if stored.uid() == object.uid() && !gone => stored.version() >= object.version(),
+            // Where only the server's deletes make it go, it is gone from the store as well.
+            Some(stored) if stored.uid() == object.uid() => {
+                !self.0.rules.once || stored.version() > object.version()
+            }
+            Some(_) => true,
+            None => reached >= *object.version() || !reached.is_comparable(),
+        };
+        if !right {
+            let stored = stored.map_or_else(|| "nothing".to_owned(), |stored| show(&stored));
+            self.fail(format_args!(
+                "hears of {} (gone: {gone}) when the store has {stored}, at {reached}",
+                show(object)
+            ));
+        }
+    }
+
+    /// The registration says that it has synced: everything that was there must have been heard, unless it is gone.
+    pub fn synced(&self, first: &Snapshot<Value>) {
+        let now = self.0.informer.snapshot();
+        let mut heard = self.lock();
+        heard.synced = true;
+        self.0.trace.line(format_args!("{} has synced", self.0.name));
+        for object in first.iter().filter(|object| !self.0.plan.filtered || passes(object)) {
+            // One that has changed may have been merged with its change, and then be filtered out.
+            let same = now.get(object.key()).is_some_and(|now| now.version() == object.version());
+            if same && self.0.rules.ordered && !heard.returned.contains(object.key()) {
+                self.fail(format_args!("has synced without having heard of {}", show(object)));
+            }
+        }
+    }
+
+    /// What is wrong with what the handler knows, compared with the store.
+    pub fn difference(&self, store: &Snapshot<Value>) -> Option<String> {
+        let heard = self.lock();
+        let objects = store.iter().filter(|object| !self.0.plan.filtered || passes(object));
+        let stored: BTreeMap<&ObjectKey, &Arc<Entry>> =
+            objects.map(|object| (object.key(), object)).collect();
+        for (key, told) in &heard.present {
+            match stored.get(key) {
+                None => return Some(format!("{} knows {key}@{}, which is gone", self.0.name, told.version)),
+                Some(object) if object.uid() != told.uid || *object.version() != told.version => {
+                    return Some(format!(
+                        "{} knows {key}@{}, but there is {}",
+                        self.0.name,
+                        told.version,
+                        show(object)
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        let missing = stored.keys().find(|key| !heard.present.contains_key(**key));
+        missing.map(|key| format!("{} never heard of {key}", self.0.name))
+    }
+
+    /// After a time without changes: who asked for resyncs has heard of everything, and nobody else of anything.
+    pub fn check_quiet(&self, events_before: u64, since: Instant) {
+        let heard = self.lock();
+        match self.0.plan.resync {
+            Some(_) => {
+                for (key, told) in heard.present.iter().filter(|(_, told)| told.at < since) {
+                    self.fail(format_args!(
+                        "asked for resyncs and did not hear of {key}@{} again",
+                        told.version
+                    ));
+                }
+            }
+            None if heard.events != events_before => {
+                self.fail(format_args!("heard {} events when nothing changed", heard.events - events_before));
+            }
+            None => {}
+        }
+    }
+
+    /// Nothing may come from now on.
+    pub fn removed(&self) {
+        self.lock().removed = true;
+    }
+
+    pub fn has_synced(&self) -> bool {
+        self.lock().synced
+    }
+
+    pub fn events(&self) -> u64 {
+        self.lock().events
+    }
+
+    pub fn resync_period(&self) -> Option<Duration> {
+        self.0.plan.resync
+    }
+
+    pub fn plan(&self) -> &HandlerPlan {
+        &self.0.plan
+    }
+
+    pub fn fail(&self, text: std::fmt::Arguments<'_>) {
+        self.0.trace.violation(format_args!("{} {text}", self.0.name));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.0.heard.lock().expect("panics on purpose come after the lock is released")
+    }
+}
+
+/// Notes that the callback has returned, or panicked.
+struct Returns(Ledger, ObjectKey);
+
+impl Drop for Returns {
+    fn drop(&mut self) {
+        self.0.lock().returned.insert(self.1.clone());
+    }
+}
+
+/// What filtered handlers hear of.
+pub fn passes(object: &Entry) -> bool {
+    object.label("app") == Some("web")
+}
+
+fn told(object: &Entry) -> Told {
+    Told { uid: object.uid().to_owned(), version: object.version().clone(), at: Instant::now() }
+}
+
+fn show(object: &Entry) -> String {
+    format!("{}@{} {}", object.key(), object.version(), &object.uid()[..object.uid().len().min(8)])
+}

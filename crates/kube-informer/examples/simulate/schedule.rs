@@ -1,0 +1,303 @@
+//! What a seed stands for: informers, handlers, writes and faults, all decided before the run, so that a run can be
+//! repeated and made smaller.
+
+use std::time::Duration;
+
+use kube_informer_apiserver::Verb;
+use kube_informer_apiserver::faults::{Fault, Rule};
+
+pub const NAMESPACES: [&str; 3] = ["a", "a-b", "b"];
+const NAMES: u64 = 7;
+
+/// Everything that happens in one run.
+#[derive(Clone)]
+pub struct Schedule {
+    pub seed: u64,
+    /// Whether faults are among it that only a comparison with the server can heal, so that every informer has `verify_every`.
+    pub healing: bool,
+    /// Whether the client accepts gzip.
+    pub gzip: bool,
+    pub informers: Vec<InformerKind>,
+    pub steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub wait: Duration,
+    pub action: Action,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InformerKind {
+    /// Everything, as it comes.
+    All,
+    /// Two namespaces with a reflector each.
+    TwoNamespaces,
+    /// What the server selects by a label.
+    Selected,
+    /// Namespaces that come and go.
+    Changing,
+    MetadataOnly,
+    /// Bodies kept decoded.
+    Decoded,
+    /// Lists in small pages, the first of which may be old.
+    PagedStale,
+    /// A queue that is nearly always full.
+    TinyQueue,
+}
+
+#[derive(Clone, Debug)]
+pub struct HandlerPlan {
+    pub speed: Speed,
+    /// Panics at every such event.
+    pub panics_every: Option<u64>,
+    pub filtered: bool,
+    pub resync: Option<Duration>,
+    pub buffer: usize,
+    /// Reads a stream instead of being called.
+    pub stream: bool,
+    /// Reads the objects as another type.
+    pub typed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speed {
+    Fast,
+    Slow(Duration),
+    /// Does not return until it is let go.
+    Blocked,
+}
+
+/// Numbers are taken modulo what there is, so that any step can be left out.
+#[derive(Clone, Debug)]
+pub enum Action {
+    Create {
+        object: u64,
+        web: bool,
+    },
+    Update {
+        object: u64,
+        web: bool,
+    },
+    Delete {
+        object: u64,
+    },
+    Recreate {
+        object: u64,
+        web: bool,
+    },
+    Fault(Rule),
+    /// Every request meets this, for so long.
+    Outage(Fault, Duration),
+    ClearFaults,
+    Restart,
+    Compact,
+    Backup,
+    Restore,
+    AddHandler {
+        informer: usize,
+        plan: HandlerPlan,
+    },
+    RemoveHandler {
+        handler: usize,
+        close: bool,
+    },
+    ReleaseHandlers,
+    AddIndex {
+        informer: usize,
+        index: usize,
+    },
+    RemoveIndex {
+        informer: usize,
+        index: usize,
+    },
+    KeepSnapshot {
+        informer: usize,
+    },
+    Stop {
+        informer: usize,
+    },
+    Start {
+        informer: usize,
+    },
+    SetNamespaces {
+        informer: usize,
+        set: u64,
+    },
+    Nothing,
+}
+
+/// The faults that leave a wrong object behind that looks right: nothing but a look at all objects can find it.
+pub fn needs_verification(fault: &Fault) -> bool {
+    matches!(fault, Fault::LostEvent | Fault::UnknownObject | Fault::BadBody | Fault::Restore { .. })
+}
+
+/// Namespace and name of an object by its number.
+pub fn object_key(object: u64) -> (&'static str, String) {
+    let namespace = NAMESPACES[(object % NAMESPACES.len() as u64) as usize];
+    (namespace, format!("o{}", object / NAMESPACES.len() as u64 % NAMES))
+}
+
+impl Schedule {
+    pub fn from_seed(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed ^ 0x51ed_270b);
+        let healing = random.u8(..3) == 0;
+        let informers = (0..random.usize(2..=4)).map(|_| informer_kind(&mut random)).collect();
+        let mut steps = Vec::new();
+        for _ in 0..random.usize(4..14) {
+            let object = random.u64(..);
+            steps.push(Step { wait: Duration::ZERO, action: Action::Create { object, web: random.bool() } });
+        }
+        for _ in 0..random.usize(2..5) {
+            steps.push(Step { wait: Duration::ZERO, action: add_handler(&mut random) });
+        }
+        // Faults of the first list are there before it.
+        for _ in 0..random.usize(0..5) {
+            steps.push(Step { wait: Duration::ZERO, action: fault(&mut random, healing) });
+        }
+        for informer in 0..4 {
+            steps.push(Step { wait: Duration::ZERO, action: Action::Start { informer } });
+        }
+        for _ in 0..random.usize(20..70) {
+            let wait = match random.u8(..10) {
+                0..=3 => Duration::ZERO,
+                4..=7 => Duration::from_millis(random.u64(1..2_000)),
+                8 => Duration::from_secs(random.u64(2..20)),
+                _ => Duration::from_secs(random.u64(20..150)),
+            };
+            steps.push(Step { wait, action: action(&mut random, healing) });
+        }
+        Self { seed, healing, gzip: random.u8(..4) == 0, informers, steps }
+    }
+
+    /// A restore makes versions go backwards: then what depends on their order does not hold.
+    pub fn restores(&self) -> bool {
+        let restores = |step: &Step| match &step.action {
+            Action::Restore => true,
+            Action::Fault(rule) => matches!(rule.fault(), Fault::Restore { .. }),
+            _ => false,
+        };
+        self.steps.iter().any(restores)
+    }
+}
+
+fn informer_kind(random: &mut fastrand::Rng) -> InformerKind {
+    use InformerKind as Kind;
+    const KINDS: [InformerKind; 10] = [
+        Kind::All,
+        Kind::All,
+        Kind::TwoNamespaces,
+        Kind::Selected,
+        Kind::Changing,
+        Kind::MetadataOnly,
+        Kind::Decoded,
+        Kind::PagedStale,
+        Kind::PagedStale,
+        Kind::TinyQueue,
+    ];
+    KINDS[random.usize(..KINDS.len())]
+}
+
+fn action(random: &mut fastrand::Rng, healing: bool) -> Action {
+    let object = random.u64(..);
+    let web = random.bool();
+    let number = random.usize(..64);
+    match random.u8(..100) {
+        0..=11 => Action::Create { object, web },
+        12..=35 => Action::Update { object, web },
+        36..=43 => Action::Delete { object },
+        44..=49 => Action::Recreate { object, web },
+        50..=69 => fault(random, healing),
+        70 => Action::ClearFaults,
+        98 => outage(random),
+        71 => Action::Restart,
+        72 => Action::Compact,
+        73 => Action::Backup,
+        74 if healing => Action::Restore,
+        74..=79 => add_handler(random),
+        80..=82 => Action::RemoveHandler { handler: number, close: random.bool() },
+        83 => Action::ReleaseHandlers,
+        84..=86 => Action::AddIndex { informer: number, index: random.usize(..3) },
+        87 => Action::RemoveIndex { informer: number, index: random.usize(..3) },
+        88..=89 => Action::KeepSnapshot { informer: number },
+        90..=91 => Action::Stop { informer: number },
+        92..=94 => Action::Start { informer: number },
+        95..=97 => Action::SetNamespaces { informer: number, set: random.u64(..8) },
+        _ => Action::Nothing,
+    }
+}
+
+fn add_handler(random: &mut fastrand::Rng) -> Action {
+    let speed = match random.u8(..6) {
+        0 => Speed::Slow(Duration::from_millis(random.u64(1..3_000))),
+        1 => Speed::Blocked,
+        _ => Speed::Fast,
+    };
+    let plan = HandlerPlan {
+        speed,
+        panics_every: (random.u8(..6) == 0).then(|| random.u64(1..4)),
+        filtered: random.u8(..3) == 0,
+        resync: (random.u8(..4) == 0).then(|| Duration::from_secs(random.u64(10..60))),
+        buffer: if random.bool() { 1024 } else { random.usize(1..4) },
+        stream: random.u8(..4) == 0,
+        typed: random.u8(..4) == 0,
+    };
+    Action::AddHandler { informer: random.usize(..64), plan }
+}
+
+fn outage(random: &mut fastrand::Rng) -> Action {
+    const KINDS: [Fault; 6] = [
+        Fault::Refuse,
+        Fault::Cut,
+        Fault::Unavailable,
+        Fault::TooManyRequests { retry_after: None },
+        Fault::EndStream,
+        Fault::CutStream,
+    ];
+    Action::Outage(KINDS[random.usize(..KINDS.len())], Duration::from_secs(random.u64(10..120)))
+}
+
+fn fault(random: &mut fastrand::Rng, healing: bool) -> Action {
+    let kind = loop {
+        // Only one kind of informer ever meets a stale replica: more often, so that it is met often enough.
+        let kind = match random.usize(..Fault::ALL_KINDS.len() + 4) {
+            number if number < Fault::ALL_KINDS.len() => Fault::ALL_KINDS[number],
+            _ => Fault::StaleReplica { behind: random.u64(1..10) },
+        };
+        // In a healing run, half of the faults are those that need it.
+        if needs_verification(&kind) == (healing && random.bool()) {
+            break kind;
+        }
+    };
+    let kind = match kind {
+        Fault::TooManyRequests { .. } if random.bool() => {
+            Fault::TooManyRequests { retry_after: Some(Duration::from_secs(random.u64(1..10))) }
+        }
+        Fault::Delay(_) => Fault::Delay(Duration::from_millis(random.u64(1..70_000))),
+        Fault::Drip { .. } => {
+            Fault::Drip { bytes: random.usize(1..64), every: Duration::from_millis(random.u64(1..200)) }
+        }
+        kind => kind,
+    };
+    let mut rule = Rule::on(kind).times(random.u64(1..4));
+    rule = match random.u8(..6) {
+        _ if matches!(kind, Fault::StaleReplica { .. }) => rule,
+        0 => rule.verb(Verb::List),
+        1 => rule.verb(Verb::Watch),
+        _ => rule,
+    };
+    if random.u8(..4) == 0 {
+        rule = rule.probability(0.5);
+    }
+    if random.u8(..4) == 0 && is_in_answer(&kind) {
+        rule = rule.after_events(random.u64(1..6));
+    }
+    Action::Fault(rule)
+}
+
+/// Whether some of an answer can pass before it happens.
+fn is_in_answer(fault: &Fault) -> bool {
+    let first = Fault::ALL_KINDS.iter().position(|kind| matches!(kind, Fault::CutStream));
+    let place = Fault::ALL_KINDS.iter().position(|kind| kind.is_kind(fault));
+    place >= first
+}

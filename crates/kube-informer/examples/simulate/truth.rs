@@ -1,0 +1,185 @@
+//! The server's own truth: writes that no fault befalls, and what every version of the server was.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
+use kube_informer::ObjectKey;
+use kube_informer_apiserver::{ApiServer, Backup};
+use serde_json::{Value, json};
+
+use super::schedule::object_key;
+
+/// One object as the server has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fact {
+    pub uid: String,
+    pub version: u64,
+    pub web: bool,
+}
+
+/// Each state from its version on.
+type States = Vec<(u64, Arc<Facts>)>;
+
+pub type Facts = BTreeMap<ObjectKey, Fact>;
+
+/// Every state of the server, by its version.
+#[derive(Clone)]
+pub struct History(Arc<Mutex<States>>);
+
+impl History {
+    /// What the server had at a version; `None` for versions from before anybody wrote them down.
+    pub fn at(&self, version: u64) -> Option<Arc<Facts>> {
+        let states = self.0.lock().expect("nobody panics here");
+        let after = states.partition_point(|(revision, _)| *revision <= version);
+        states.get(after.checked_sub(1)?).map(|(_, facts)| Arc::clone(facts))
+    }
+
+    fn now(&self) -> Arc<Facts> {
+        self.at(u64::MAX).expect("there is a first state")
+    }
+
+    fn push(&self, revision: u64, facts: Facts) {
+        self.0.lock().expect("nobody panics here").push((revision, Arc::new(facts)));
+    }
+
+    fn restart(&self, revision: u64, facts: Facts) {
+        *self.0.lock().expect("nobody panics here") = vec![(revision, Arc::new(facts))];
+    }
+}
+
+/// Writes to the server past its faults, and remembers each state by its version.
+pub struct Truth {
+    server: ApiServer,
+    pub history: History,
+    backup: Option<Backup>,
+    writes: u64,
+    /// How many writes the server took.
+    pub changes: u64,
+}
+
+impl Truth {
+    pub fn new(server: ApiServer) -> Self {
+        Self {
+            server,
+            history: History(Arc::new(Mutex::new(vec![(0, Arc::default())]))),
+            backup: None,
+            writes: 0,
+            changes: 0,
+        }
+    }
+
+    pub async fn create_namespace(&mut self, name: &str) {
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        self.request(Method::POST, "/api/v1/namespaces", Some(body)).await.expect("a new namespace");
+    }
+
+    /// Makes an object; false if there is one.
+    pub async fn create(&mut self, object: u64, web: bool) -> bool {
+        let (namespace, name) = object_key(object);
+        let body = self.body(&name, web);
+        self.send(Method::POST, &format!("/api/v1/namespaces/{namespace}/configmaps"), Some(body)).await
+    }
+
+    pub async fn update(&mut self, object: u64, web: bool) -> bool {
+        let (namespace, name) = object_key(object);
+        let body = self.body(&name, web);
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
+        self.send(Method::PUT, &path, Some(body)).await
+    }
+
+    pub async fn delete(&mut self, object: u64) -> bool {
+        let (namespace, name) = object_key(object);
+        self.send(Method::DELETE, &format!("/api/v1/namespaces/{namespace}/configmaps/{name}"), None).await
+    }
+
+    /// Changes every object, so that whatever was set aside is told again.
+    pub async fn touch_all(&mut self) {
+        for object in 0..256 {
+            let (namespace, name) = object_key(object);
+            let key = ObjectKey::new(namespace, &name);
+            if let Some(fact) = self.history.now().get(&key).cloned() {
+                self.update(object, fact.web).await;
+            }
+        }
+    }
+
+    pub fn backup(&mut self) {
+        self.backup = Some(self.server.backup());
+    }
+
+    /// Brings the last backup back; versions go back with it.
+    pub async fn restore(&mut self) {
+        if let Some(backup) = &self.backup {
+            self.server.restore(backup);
+            self.read_back().await;
+        }
+    }
+
+    /// All objects now, as the server lists them to somebody without faults.
+    pub async fn list(&self) -> BTreeMap<ObjectKey, Value> {
+        let answer = self.request(Method::GET, "/api/v1/configmaps", None).await.unwrap_or_default();
+        let items = answer["items"].as_array().cloned().unwrap_or_default();
+        items.into_iter().map(|item| (key_of(&item), item)).collect()
+    }
+
+    fn body(&mut self, name: &str, web: bool) -> Value {
+        self.writes += 1;
+        let app = if web { "web" } else { "db" };
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "labels": {"app": app, "turn": (self.writes % 5).to_string()}},
+            "data": {"v": self.writes.to_string()},
+        })
+    }
+
+    async fn send(&mut self, method: Method, path: &str, body: Option<Value>) -> bool {
+        let delete = method == Method::DELETE;
+        let Some(answer) = self.request(method, path, body).await else { return false };
+        let mut facts = Facts::clone(&self.history.now());
+        if delete {
+            let (namespace, name) = path
+                .strip_prefix("/api/v1/namespaces/")
+                .and_then(|rest| rest.split_once("/configmaps/"))
+                .expect("a path of ours");
+            facts.remove(&ObjectKey::new(namespace, name));
+        } else {
+            facts.insert(key_of(&answer), fact(&answer));
+        }
+        self.history.push(self.server.revision(), facts);
+        self.changes += 1;
+        true
+    }
+
+    /// Begins anew with what the server has, after something else than a write of ours changed it.
+    pub async fn read_back(&mut self) {
+        let facts = self.list().await.iter().map(|(key, object)| (key.clone(), fact(object))).collect();
+        self.history.restart(self.server.revision(), facts);
+    }
+
+    async fn request(&self, method: Method, path: &str, body: Option<Value>) -> Option<Value> {
+        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let request = request.body(Full::new(body)).expect("a plain request");
+        let response = self.server.handle(request).await;
+        let success = response.status().is_success();
+        let bytes = response.into_body().collect().await.ok()?.to_bytes();
+        success.then(|| serde_json::from_slice(&bytes).expect("the server sends JSON"))
+    }
+}
+
+fn key_of(object: &Value) -> ObjectKey {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    ObjectKey::new(text("namespace"), text("name"))
+}
+
+fn fact(object: &Value) -> Fact {
+    let metadata = &object["metadata"];
+    Fact {
+        uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
+        version: metadata["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or_default(),
+        web: metadata["labels"]["app"] == "web",
+    }
+}

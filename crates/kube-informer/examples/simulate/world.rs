@@ -1,0 +1,525 @@
+//! Runs a schedule: a server with faults, informers over it, handlers on them, and checks all the way.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_client::Client;
+use kube_informer::object::View;
+use kube_informer::reflector::ReflectorConfig;
+use kube_informer::{
+    FieldPath, HandlerOptions, InformerOptions, Kind, Registration, SharedInformer, SharedInformerFactory,
+    Snapshot, Storage,
+};
+use kube_informer_apiserver::ApiServer;
+use kube_informer_apiserver::faults::{Fault, Faults, Rule};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tower::ServiceExt;
+
+use super::checker::{self, INDEXES};
+use super::ledger::{Gate, Ledger, Rules, passes};
+use super::observer::{Observer, observe};
+use super::report::{Numbers, Report};
+use super::schedule::{Action, HandlerPlan, InformerKind, NAMESPACES, Schedule};
+use super::trace::Trace;
+use super::truth::Truth;
+
+/// How long the world may take to be right again after the last fault.
+const CONVERGES_WITHIN: Duration = Duration::from_mins(40);
+const VERIFY_EVERY: Duration = Duration::from_mins(2);
+/// Longer than any resync period, and than `VERIFY_EVERY`.
+const QUIET: Duration = Duration::from_secs(150);
+const TINY_QUEUE: usize = 2_000;
+/// More keys than the schedule has, those that a fault makes up included.
+const KEYS: usize = 64;
+
+/// Runs a schedule on a clock and a thread of its own.
+pub fn run(schedule: &Schedule, keep_lines: bool) -> Report {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let world = async { World::new(schedule, keep_lines).run().await };
+    runtime.expect("a runtime without I/O").block_on(world)
+}
+
+struct World<'a> {
+    schedule: &'a Schedule,
+    trace: Trace,
+    server: ApiServer,
+    faults: Faults,
+    truth: Truth,
+    factory: SharedInformerFactory,
+    informers: Vec<Subject>,
+    handlers: Vec<Handler>,
+    kept: Vec<(Snapshot<Value>, Vec<String>)>,
+    gate: Gate,
+    numbers: Numbers,
+    added: usize,
+}
+
+/// An informer, and who looks at every state of its store.
+struct Subject {
+    kind: InformerKind,
+    informer: SharedInformer<Value>,
+    /// The store when the informer synced.
+    first: Arc<Mutex<Option<Snapshot<Value>>>>,
+    /// How many states were looked at, and by whom.
+    observed: Option<(Arc<Mutex<u64>>, JoinHandle<()>)>,
+    requests: u64,
+}
+
+struct Handler {
+    ledger: Ledger,
+    informer: usize,
+    place: Place,
+    /// The store when the handler came, if the informer had synced.
+    first: Option<Snapshot<Value>>,
+}
+
+enum Place {
+    Called(Registration),
+    Streamed(JoinHandle<()>),
+}
+
+impl<'a> World<'a> {
+    fn new(schedule: &'a Schedule, keep_lines: bool) -> Self {
+        let trace = Trace::new(keep_lines);
+        let faults = Faults::seeded(schedule.seed);
+        let server = ApiServer::builder()
+            .seed(schedule.seed)
+            .epoch("2026-01-01T00:00:00Z".parse().expect("a time"))
+            .bookmark_every(Duration::from_secs(20))
+            .faults(faults.clone())
+            .build();
+        let factory = SharedInformerFactory::new(client(&server, schedule.gzip));
+        let truth = Truth::new(server.clone());
+        let mut world = Self {
+            schedule,
+            trace,
+            server,
+            faults,
+            truth,
+            factory,
+            informers: Vec::new(),
+            handlers: Vec::new(),
+            kept: Vec::new(),
+            gate: Gate::default(),
+            numbers: Numbers::default(),
+            added: 0,
+        };
+        for (number, kind) in schedule.informers.iter().enumerate() {
+            let subject = world.subject(*kind, number as u64);
+            world.informers.push(subject);
+        }
+        world
+    }
+
+    async fn run(mut self) -> Report {
+        for namespace in NAMESPACES {
+            self.truth.create_namespace(namespace).await;
+        }
+        for step in &self.schedule.steps {
+            self.pass(step.wait).await;
+            self.trace.line(format_args!("· {:?}", step.action));
+            self.act(&step.action).await;
+            self.check(step.wait);
+            if self.trace.first_violation().is_some() {
+                return self.report();
+            }
+        }
+        self.heal().await;
+        if self.trace.first_violation().is_none() {
+            self.quiet().await;
+        }
+        if self.trace.first_violation().is_none() {
+            self.end().await;
+        }
+        self.report()
+    }
+
+    fn subject(&self, kind: InformerKind, number: u64) -> Subject {
+        let reflector = ReflectorConfig {
+            seed: Some(self.schedule.seed ^ number),
+            watch_timeout: Duration::from_mins(1),
+            request_deadline: Duration::from_secs(30),
+            stream_silence: Duration::from_secs(10),
+            stream_deadline: Duration::from_mins(1),
+            verify_every: self.schedule.healing.then_some(VERIFY_EVERY),
+            streaming_lists: kind != InformerKind::PagedStale,
+            stale_first_list: kind == InformerKind::PagedStale,
+            page_size: Some(if kind == InformerKind::PagedStale { 3 } else { 500 }),
+            ..ReflectorConfig::default()
+        };
+        let options = InformerOptions::default().reflector(reflector);
+        // A field that nobody has makes it a cache of its own.
+        let own =
+            |options: InformerOptions, name: &str| options.cut(FieldPath::of_fields(["metadata", name]));
+        let options = match kind {
+            InformerKind::All => options,
+            InformerKind::TwoNamespaces => options.namespace("a").namespace("b"),
+            InformerKind::Selected => options.labels("app=web"),
+            InformerKind::Changing => options.namespace("a").changing_namespaces(),
+            InformerKind::MetadataOnly => options.metadata_only(),
+            InformerKind::Decoded => options.storage(Storage::Decoded),
+            InformerKind::PagedStale => own(options, "paged"),
+            InformerKind::TinyQueue => own(options.queue_limit_bytes(TINY_QUEUE), "tiny"),
+        };
+        let kind_of = Kind::new("v1", "ConfigMap", "configmaps", true);
+        let informer =
+            self.factory.informer_of::<Value>(kind_of, options).expect("no two differ in the rest");
+        // Two that share a cache have one observer: who of two waiters is woken first is chance.
+        let shared = self.informers.iter().find(|other| other.kind == kind && kind != InformerKind::Changing);
+        if let Some(other) = shared {
+            return Subject { kind, informer, first: Arc::clone(&other.first), observed: None, requests: 0 };
+        }
+        let first = Arc::new(Mutex::new(None));
+        let observed = Arc::new(Mutex::new(0));
+        let observer = tokio::spawn(observe(Observer {
+            kind,
+            informer: informer.clone(),
+            history: (!self.schedule.healing).then(|| self.truth.history.clone()),
+            first: Arc::clone(&first),
+            observed: Arc::clone(&observed),
+            trace: self.trace.clone(),
+            number,
+        }));
+        Subject { kind, informer, first, observed: Some((observed, observer)), requests: 0 }
+    }
+
+    /// Lets time pass, and everything that can happen without time passing.
+    async fn pass(&self, time: Duration) {
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
+        if !time.is_zero() {
+            tokio::time::sleep(time).await;
+        }
+    }
+
+    async fn act(&mut self, action: &Action) {
+        let informers = self.informers.len();
+        match action {
+            Action::Create { object, web } => {
+                self.truth.create(*object, *web).await;
+            }
+            Action::Update { object, web } => {
+                self.truth.update(*object, *web).await;
+            }
+            Action::Delete { object } => {
+                self.truth.delete(*object).await;
+            }
+            Action::Recreate { object, web } => {
+                if self.truth.delete(*object).await {
+                    self.truth.create(*object, *web).await;
+                }
+            }
+            Action::Fault(rule) => self.faults.inject(rule.clone()),
+            Action::Outage(fault, time) => {
+                self.faults.inject(Rule::on(*fault).until(self.trace.elapsed() + *time));
+            }
+            Action::ClearFaults => self.faults.clear(),
+            Action::Restart => self.server.restart(),
+            Action::Compact => self.server.compact_now(),
+            Action::Backup => self.truth.backup(),
+            Action::Restore => self.truth.restore().await,
+            Action::AddHandler { informer, plan } => self.add_handler(informer % informers, plan),
+            Action::RemoveHandler { handler, close } => self.remove_handler(*handler, *close).await,
+            Action::ReleaseHandlers => self.gate.release(),
+            Action::AddIndex { informer, index } => {
+                let informer = &self.informers[informer % informers].informer;
+                let _ = informer.add_index_by(INDEXES[*index], checker::index_by(*index));
+            }
+            Action::RemoveIndex { informer, index } => {
+                let _ = self.informers[informer % informers].informer.remove_index(INDEXES[*index]);
+            }
+            Action::KeepSnapshot { informer } => {
+                let snapshot = self.informers[informer % informers].informer.snapshot();
+                let digest = checker::digest(&snapshot);
+                self.kept.push((snapshot, digest));
+            }
+            Action::Stop { informer } => self.informers[informer % informers].informer.stop().await,
+            Action::Start { informer } => self.informers[informer % informers].informer.start(),
+            Action::SetNamespaces { informer, set } => {
+                let chosen = NAMESPACES.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1);
+                let chosen: Vec<&str> = chosen.map(|(_, namespace)| *namespace).collect();
+                let _ = self.informers[informer % informers].informer.set_namespaces(chosen).await;
+            }
+            Action::Nothing => {}
+        }
+    }
+
+    fn add_handler(&mut self, informer: usize, plan: &HandlerPlan) {
+        let subject = &self.informers[informer];
+        let restores = self.schedule.restores();
+        let fixed = !matches!(subject.kind, InformerKind::Selected | InformerKind::Changing);
+        let rules = Rules {
+            ordered: !restores,
+            once: fixed && !plan.filtered && !self.schedule.healing,
+            changes: !self.schedule.healing,
+        };
+        let name = format!("handler-{}-of-{informer}", self.added);
+        self.added += 1;
+        let ledger = Ledger::new(
+            name.clone(),
+            plan.clone(),
+            rules,
+            self.trace.clone(),
+            &subject.informer,
+            self.gate.clone(),
+        );
+        let first = subject.informer.has_synced().then(|| subject.informer.snapshot());
+        let place = if plan.typed {
+            attach(&subject.informer.read_as::<ConfigMap>(), name, &ledger)
+        } else {
+            attach(&subject.informer, name, &ledger)
+        };
+        self.handlers.push(Handler { ledger, informer, place, first });
+    }
+
+    async fn remove_handler(&mut self, number: usize, close: bool) {
+        if self.handlers.is_empty() {
+            return;
+        }
+        let handler = self.handlers.swap_remove(number % self.handlers.len());
+        match handler.place {
+            Place::Called(registration) if close => {
+                // One that does not return is not waited for; it may then end what it has begun.
+                let _ = tokio::time::timeout(Duration::from_secs(5), registration.close()).await;
+            }
+            Place::Called(registration) => drop(registration),
+            Place::Streamed(task) => {
+                task.abort();
+                let _ = task.await;
+            }
+        }
+        handler.ledger.removed();
+        self.numbers.events += handler.ledger.events();
+    }
+
+    /// What must hold after every step.
+    fn check(&mut self, waited: Duration) {
+        for (number, subject) in self.informers.iter_mut().enumerate() {
+            let stats = subject.informer.stats();
+            let limit = if subject.kind == InformerKind::TinyQueue { TINY_QUEUE } else { 16 << 20 };
+            // One object may go over the limit; a resync brings its objects at once.
+            if stats.queue.bytes > limit + 2_000 * (KEYS + 1) {
+                self.trace.violation(format_args!("informer {number} queues {} bytes", stats.queue.bytes));
+            }
+            if stats.has_synced && subject.first.lock().expect("no panic").is_none() {
+                let versions = &stats.store.versions;
+                let scopes = subject.informer.namespaces();
+                if versions.is_empty() && !scopes.is_empty() {
+                    self.trace.violation(format_args!(
+                        "informer {number} has synced, but its store has no version"
+                    ));
+                }
+            }
+            let requests: u64 = stats
+                .reflectors
+                .iter()
+                .map(|status| status.counts)
+                .map(|c| c.lists + c.streams + c.watches)
+                .sum();
+            let allowed = (30.0 + waited.as_secs_f64() * 2.0) * stats.reflectors.len().max(1) as f64;
+            if requests.saturating_sub(subject.requests) as f64 > allowed {
+                let new = requests - subject.requests;
+                self.trace.violation(format_args!("informer {number} spins: {new} requests in {waited:?}"));
+            }
+            subject.requests = requests;
+        }
+        for handler in &mut self.handlers {
+            let subject = &self.informers[handler.informer];
+            let Place::Called(registration) = &handler.place else { continue };
+            let stats = registration.stats();
+            let plan = handler.ledger.plan();
+            if stats.depth > plan.buffer + KEYS + subject.informer.snapshot().len() {
+                handler
+                    .ledger
+                    .fail(format_args!("has {} events waiting, its buffer is {}", stats.depth, plan.buffer));
+            }
+            if registration.has_synced() && !handler.ledger.has_synced() {
+                if !subject.informer.has_synced() {
+                    handler.ledger.fail(format_args!("has synced before its informer"));
+                }
+                let first = handler.first.clone().or_else(|| subject.first.lock().expect("no panic").clone());
+                handler.ledger.synced(&first.unwrap_or_else(|| subject.informer.snapshot()));
+            }
+        }
+    }
+
+    /// The faults stop: everything must become right again.
+    async fn heal(&mut self) {
+        self.trace.line("· the faults stop");
+        self.faults.clear();
+        self.gate.open();
+        for subject in &self.informers {
+            subject.informer.start();
+        }
+        if self.schedule.restores() {
+            self.truth.read_back().await;
+        }
+        // Everything is in touch again; then every object changes, so that what was set aside is told again.
+        let begun = Instant::now();
+        let mut touched = false;
+        loop {
+            self.pass(Duration::from_secs(5)).await;
+            self.check(Duration::from_secs(5));
+            let wrong = self.difference(touched).await;
+            if self.trace.first_violation().is_some() {
+                return;
+            }
+            match wrong {
+                None if touched => return,
+                None => {
+                    self.truth.touch_all().await;
+                    touched = true;
+                }
+                Some(wrong) if begun.elapsed() > CONVERGES_WITHIN => {
+                    self.trace.violation(format_args!("{CONVERGES_WITHIN:?} after the last fault: {wrong}"));
+                    return;
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// What is not right yet; before everything was touched, only whether everybody is in touch with the server.
+    async fn difference(&self, exact: bool) -> Option<String> {
+        let server = self.truth.list().await;
+        for (number, subject) in self.informers.iter().enumerate() {
+            let informer = &subject.informer;
+            if !informer.has_synced() {
+                return Some(format!("informer {number} has not synced: {:?}", informer.status()));
+            }
+            if !exact {
+                continue;
+            }
+            let (snapshot, namespaces) = (informer.snapshot(), informer.namespaces());
+            if let Some(wrong) = checker::difference(&snapshot, subject.kind, &namespaces, &server) {
+                return Some(format!(
+                    "informer {number} ({:?}): {wrong}; {:?}",
+                    subject.kind,
+                    informer.status()
+                ));
+            }
+        }
+        for handler in self.handlers.iter().filter(|_| exact) {
+            let snapshot = self.informers[handler.informer].informer.snapshot();
+            if let Some(wrong) = handler.ledger.difference(&snapshot) {
+                return Some(wrong);
+            }
+            if let Place::Called(registration) = &handler.place
+                && !registration.has_synced()
+            {
+                return Some(format!("{} has not synced", registration.name()));
+            }
+        }
+        None
+    }
+
+    /// Nothing changes for a while: nobody hears of anything, but those who asked for resyncs, who hear of everything.
+    async fn quiet(&mut self) {
+        self.trace.line("· quiet");
+        let events: Vec<u64> = self.handlers.iter().map(|handler| handler.ledger.events()).collect();
+        let lists = self.server.stats().total();
+        self.pass(QUIET).await;
+        self.check(QUIET);
+        for (handler, events) in self.handlers.iter().zip(events) {
+            let period = handler.ledger.resync_period().unwrap_or_default();
+            handler.ledger.check_quiet(events, Instant::now() - period - Duration::from_mins(1));
+            let snapshot = self.informers[handler.informer].informer.snapshot();
+            if let Some(wrong) = handler.ledger.difference(&snapshot) {
+                handler.ledger.fail(format_args!("is wrong after a quiet time: {wrong}"));
+            }
+        }
+        let now = self.server.stats().total();
+        let listed = now.lists + now.streaming_lists - lists.lists - lists.streaming_lists;
+        if !self.schedule.healing && listed > 0 {
+            self.trace.violation(format_args!("{listed} lists when nothing was wrong"));
+        }
+    }
+
+    /// Everything ends, and nothing is left.
+    async fn end(&mut self) {
+        for (snapshot, digest) in &self.kept {
+            if checker::digest(snapshot) != *digest {
+                self.trace.violation("a snapshot has changed");
+            }
+        }
+        for (observed, observer) in self.informers.iter().filter_map(|subject| subject.observed.as_ref()) {
+            observer.abort();
+            self.numbers.snapshots += *observed.lock().expect("no panic");
+        }
+        if let Err(unfinished) = self.factory.shutdown().await {
+            self.trace.violation(unfinished);
+        }
+        // A slow stream may be with its last event.
+        self.pass(Duration::from_secs(5)).await;
+        let (tasks, watches) = (self.factory.running_tasks(), self.server.stats().open_watches);
+        if tasks > 0 || watches > 0 {
+            self.trace
+                .violation(format_args!("{tasks} tasks and {watches} watches are left after the shutdown"));
+        }
+        for handler in &mut self.handlers {
+            if let Place::Streamed(task) = &mut handler.place
+                && !task.is_finished()
+            {
+                handler.ledger.fail(format_args!("is a stream that did not end with the shutdown"));
+            }
+        }
+    }
+
+    fn report(mut self) -> Report {
+        let stats = self.server.stats().total();
+        self.numbers.simulated = self.trace.elapsed();
+        self.numbers.writes = self.truth.changes;
+        self.numbers.lists = stats.lists;
+        self.numbers.watches = stats.watches;
+        self.numbers.streaming_lists = stats.streaming_lists;
+        self.numbers.events += self.handlers.iter().map(|handler| handler.ledger.events()).sum::<u64>();
+        for kind in Fault::ALL_KINDS {
+            self.numbers.faults.insert(kind.name(), self.faults.count(kind));
+        }
+        Report {
+            violation: self.trace.first_violation(),
+            lines: self.trace.lines(),
+            hash: self.trace.hash(),
+            numbers: self.numbers,
+        }
+    }
+}
+
+/// Registers a handler as its plan says.
+fn attach<K: View>(informer: &SharedInformer<K>, name: String, ledger: &Ledger) -> Place {
+    let plan = ledger.plan().clone();
+    let mut options = HandlerOptions::default().name(name).buffer_len(plan.buffer).no_resync();
+    if let Some(period) = plan.resync {
+        options = options.resync_every(period);
+    }
+    if plan.filtered {
+        options = options.filter(|object| passes(object));
+    }
+    let ledger = ledger.clone();
+    if plan.stream {
+        let mut events = informer.events(options);
+        return Place::Streamed(tokio::spawn(async move {
+            while let Some(event) = events.next().await {
+                ledger.clone().hear(event).await;
+            }
+        }));
+    }
+    Place::Called(informer.add_handler_with(options, move |event| ledger.clone().hear(event)))
+}
+
+/// A client that meets the faults; it says that it accepts gzip where it should, which the library's requests do not.
+fn client(server: &ApiServer, gzip: bool) -> Client {
+    let connection =
+        server.connect().map_request(move |mut request: http::Request<kube_client::client::Body>| {
+            if gzip {
+                request.headers_mut().insert("accept-encoding", http::HeaderValue::from_static("gzip"));
+            }
+            request
+        });
+    Client::new(connection, "default")
+}
