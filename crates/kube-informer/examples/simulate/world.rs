@@ -92,7 +92,8 @@ impl<'a> World<'a> {
             .bookmark_every(Duration::from_secs(20))
             .faults(faults.clone())
             .build();
-        let factory = SharedInformerFactory::new(client(&server, schedule.gzip));
+        let defaults = options(schedule, InformerKind::All, 0);
+        let factory = SharedInformerFactory::with_defaults(client(&server, schedule.gzip), defaults);
         let truth = Truth::new(server.clone());
         let mut world = Self {
             schedule,
@@ -139,32 +140,7 @@ impl<'a> World<'a> {
     }
 
     fn subject(&self, kind: InformerKind, number: u64) -> Subject {
-        let reflector = ReflectorConfig {
-            seed: Some(self.schedule.seed ^ number),
-            watch_timeout: Duration::from_mins(1),
-            request_deadline: Duration::from_secs(30),
-            stream_silence: Duration::from_secs(10),
-            stream_deadline: Duration::from_mins(1),
-            verify_every: self.schedule.healing.then_some(VERIFY_EVERY),
-            streaming_lists: kind != InformerKind::PagedStale,
-            stale_first_list: kind == InformerKind::PagedStale,
-            page_size: Some(if kind == InformerKind::PagedStale { 3 } else { 500 }),
-            ..ReflectorConfig::default()
-        };
-        let options = InformerOptions::default().reflector(reflector);
-        // A field that nobody has makes it a cache of its own.
-        let own =
-            |options: InformerOptions, name: &str| options.cut(FieldPath::of_fields(["metadata", name]));
-        let options = match kind {
-            InformerKind::All => options,
-            InformerKind::TwoNamespaces => options.namespace("a").namespace("b"),
-            InformerKind::Selected => options.labels("app=web"),
-            InformerKind::Changing => options.namespace("a").changing_namespaces(),
-            InformerKind::MetadataOnly => options.metadata_only(),
-            InformerKind::Decoded => options.storage(Storage::Decoded),
-            InformerKind::PagedStale => own(options, "paged"),
-            InformerKind::TinyQueue => own(options.queue_limit_bytes(TINY_QUEUE), "tiny"),
-        };
+        let options = options(self.schedule, kind, number);
         let kind_of = Kind::new("v1", "ConfigMap", "configmaps", true);
         let informer =
             self.factory.informer_of::<Value>(kind_of, options).expect("no two differ in the rest");
@@ -487,6 +463,35 @@ impl<'a> World<'a> {
             hash: self.trace.hash(),
             numbers: self.numbers,
         }
+    }
+}
+
+/// What an informer of a kind is asked to be.
+fn options(schedule: &Schedule, kind: InformerKind, number: u64) -> InformerOptions {
+    let reflector = ReflectorConfig {
+        seed: Some(schedule.seed ^ number),
+        watch_timeout: Duration::from_mins(1),
+        request_deadline: Duration::from_secs(30),
+        stream_silence: Duration::from_secs(10),
+        stream_deadline: Duration::from_mins(1),
+        verify_every: schedule.healing.then_some(VERIFY_EVERY),
+        streaming_lists: kind != InformerKind::PagedStale,
+        stale_first_list: kind == InformerKind::PagedStale,
+        page_size: Some(if kind == InformerKind::PagedStale { 3 } else { 500 }),
+        ..ReflectorConfig::default()
+    };
+    let options = InformerOptions::default().reflector(reflector);
+    // A field that nobody has makes it a cache of its own.
+    let own = |options: InformerOptions, name: &str| options.cut(FieldPath::of_fields(["metadata", name]));
+    match kind {
+        InformerKind::All => options,
+        InformerKind::TwoNamespaces => options.namespace("a").namespace("b"),
+        InformerKind::Selected => options.labels("app=web"),
+        InformerKind::Changing => options.namespace("a").changing_namespaces(),
+        InformerKind::MetadataOnly => options.metadata_only(),
+        InformerKind::Decoded => options.storage(Storage::Decoded),
+        InformerKind::PagedStale => own(options, "paged"),
+        InformerKind::TinyQueue => own(options.queue_limit_bytes(TINY_QUEUE), "tiny"),
     }
 }
 

@@ -73,9 +73,9 @@ impl Story {
                 }
                 request
             });
-        let factory = SharedInformerFactory::new(Client::new(connection, "default"));
         let options = InformerOptions::default().reflector(self.config);
-        let informer = factory.informer_with::<ConfigMap>(options).unwrap();
+        let factory = SharedInformerFactory::with_defaults(Client::new(connection, "default"), options);
+        let informer = factory.informer::<ConfigMap>();
         let log = Log::default();
         let seen = informer.add_handler(log.handler());
         factory.start();
