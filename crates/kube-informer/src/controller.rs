@@ -10,12 +10,13 @@ mod trigger;
 mod worker;
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
+use futures_util::future::join_all;
 use futures_util::{FutureExt, StreamExt};
 use tokio::task::JoinSet;
 
@@ -23,7 +24,7 @@ use crate::ObjectKey;
 use crate::lister::Lister;
 use crate::object::{Object, View};
 use crate::shared_informer::SharedInformer;
-use crate::workqueue::{Cause, QueueStats, RateLimit, Reasons, WorkQueue, WorkQueueConfig};
+use crate::workqueue::{Add, Cause, QueueStats, RateLimit, Reasons, WorkQueue, WorkQueueConfig};
 
 pub use action::{Action, Failure};
 pub use finalizer::{FinalizerEvent, finalizer};
@@ -37,8 +38,12 @@ use worker::Counts;
 /// then [`Context::get`] gives `None`.
 ///
 /// # Sources that fail
-/// Workers start when every source has queued what is there. A source whose kind the server does not have is reported and not
-/// waited for; it joins when it comes.
+/// Workers start when every source has queued what is there. A source that the server refuses, because it does not have the kind
+/// or does not let us read it, is reported and not waited for; it joins when it comes. A server that cannot be reached is waited
+/// for: half of what is there is no ground to act on.
+///
+/// # Dropping
+/// A controller that never runs costs nothing. To stop one that runs, see [`run`](Self::run).
 pub struct Controller<K> {
     informer: SharedInformer<K>,
     predicate: Option<Predicate>,
@@ -46,10 +51,13 @@ pub struct Controller<K> {
     workers: usize,
     reconcile_limit: Option<Duration>,
     shutdown_limit: Duration,
-    retry: RateLimit,
     shutdown: BoxFuture<'static, ()>,
     handle: ControllerHandle,
+    closing: Closing,
 }
+
+/// How long reconciles that did not end in time have to notice that they were ended.
+const ABORT_LIMIT: Duration = Duration::from_secs(1);
 
 /// What is to be reconciled, and why.
 #[derive(Debug, Clone)]
@@ -68,11 +76,14 @@ pub struct Context<K> {
 }
 
 /// Looks at a controller and gives it keys, from outside. Cheap to clone.
+///
+/// # Dropping
+/// A handle keeps nothing running. When the controller has ended, or was dropped, what is asked of it is ignored.
 #[derive(Clone)]
 pub struct ControllerHandle {
-    queue: Arc<std::sync::OnceLock<WorkQueue<ObjectKey>>>,
+    queue: WorkQueue<ObjectKey>,
     counts: Arc<Counts>,
-    predicates: Arc<std::sync::OnceLock<Vec<Predicate>>>,
+    predicates: Arc<Mutex<Vec<Predicate>>>,
 }
 
 /// What a controller has done.
@@ -96,7 +107,7 @@ pub struct ControllerStats {
     pub dropped: Vec<(String, u64)>,
 }
 
-/// Reconciles that did not end in time when the controller was to stop. They were ended where they stood.
+/// Reconciles that did not end in time when the controller was to stop. They were ended at the await where they stood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("these keys were still in work and were ended: {}", keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
 pub struct StillRunning {
@@ -107,6 +118,9 @@ pub struct StillRunning {
 impl<K: View> Controller<K> {
     /// A controller of a kind, with one worker.
     pub fn new(informer: SharedInformer<K>) -> Self {
+        // Per key alone: one key's failures are no reason to hold back another.
+        let retry = RateLimit::exponential(Duration::from_millis(5), Duration::from_secs(1000));
+        let queue = WorkQueue::with_config(WorkQueueConfig { retry, ..WorkQueueConfig::default() });
         Self {
             informer,
             predicate: None,
@@ -114,19 +128,15 @@ impl<K: View> Controller<K> {
             workers: 1,
             reconcile_limit: None,
             shutdown_limit: Duration::from_secs(30),
-            // Per key alone: one key's failures are no reason to hold back another.
-            retry: RateLimit::exponential(Duration::from_millis(5), Duration::from_secs(1000)),
             shutdown: std::future::pending().boxed(),
-            handle: ControllerHandle {
-                queue: Arc::default(),
-                counts: Arc::default(),
-                predicates: Arc::default(),
-            },
+            closing: Closing(queue.clone()),
+            handle: ControllerHandle { queue, counts: Arc::default(), predicates: Arc::default() },
         }
     }
 
     /// Only changes of the kind itself that pass.
     pub fn filter(mut self, predicate: Predicate) -> Self {
+        self.handle.count_drops_of(&predicate);
         self.predicate = Some(predicate);
         self
     }
@@ -141,11 +151,9 @@ impl<K: View> Controller<K> {
         self.owned(informer, Some(predicate))
     }
 
-    fn owned<T: View>(mut self, informer: SharedInformer<T>, predicate: Option<Predicate>) -> Self {
+    fn owned<T: View>(self, informer: SharedInformer<T>, predicate: Option<Predicate>) -> Self {
         let owner = self.informer.kind().clone();
-        let keys = move |owned: &Object<T>| trigger::owner_of(&owner, owned);
-        self.triggers.push(Trigger::informer(informer, predicate, keys));
-        self
+        self.watched(informer, predicate, move |owned: &Object<T>| trigger::owner_of(&owner, owned))
     }
 
     /// A change of an object concerns the keys that a function says, before and after the change.
@@ -173,6 +181,9 @@ impl<K: View> Controller<K> {
         predicate: Option<Predicate>,
         keys: impl Fn(&Object<T>) -> I + Send + Sync + 'static,
     ) -> Self {
+        if let Some(predicate) = &predicate {
+            self.handle.count_drops_of(predicate);
+        }
         let keys = move |object: &Object<T>| keys(object).into_iter().collect();
         self.triggers.push(Trigger::informer(informer, predicate, keys));
         self
@@ -196,13 +207,13 @@ impl<K: View> Controller<K> {
         self
     }
 
-    /// The waits after failures.
-    pub fn retry(mut self, limit: RateLimit) -> Self {
-        self.retry = limit;
+    /// The waits after failures: for each key, 5 milliseconds, then twice as long each time up to 1000 seconds by default.
+    pub fn retry(self, limit: RateLimit) -> Self {
+        self.handle.queue.set_retry(limit);
         self
     }
 
-    /// Stops when this is done: what runs may end, what waits is dropped.
+    /// Stops when this is done: what runs may end, what waits is dropped. Without it, a controller runs until it is dropped.
     pub fn shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.shutdown = signal.boxed();
         self
@@ -214,7 +225,7 @@ impl<K: View> Controller<K> {
         self
     }
 
-    /// Looks at the controller while it runs.
+    /// Looks at the controller from outside, before, while and after it runs.
     pub fn handle(&self) -> ControllerHandle {
         self.handle.clone()
     }
@@ -225,34 +236,26 @@ impl<K: View> Controller<K> {
     /// If reconciles did not end in time when it was to stop.
     ///
     /// # Cancel safety
-    /// Dropped, it ends at once, and so do reconciles where they stand.
+    /// Dropped, it stops: nothing more is handed out, and reconciles end at the await where they stand. Whatever they had not done
+    /// is done by the next controller, for which everything there is is new.
     pub async fn run<F, Fut>(self, reconcile: F) -> Result<(), StillRunning>
     where
         F: Fn(Request, Context<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Action, Failure>> + Send + 'static,
     {
-        let queue =
-            WorkQueue::with_config(WorkQueueConfig { retry: self.retry, ..WorkQueueConfig::default() });
+        let queue = &self.closing.0;
         let context = Context { lister: self.informer.lister() };
         let mut triggers = self.triggers;
         triggers.insert(
             0,
             Trigger::informer(self.informer, self.predicate, |object: &Object<K>| vec![object.key().clone()]),
         );
-        let predicates = triggers.iter().filter_map(|trigger| trigger.predicate.clone()).collect();
-        let _ = self.handle.predicates.set(predicates);
-        let _ = self.handle.queue.set(queue.clone());
-        let sources: Vec<Running> = triggers.into_iter().map(|trigger| trigger.begin(&queue)).collect();
-        let ready = async {
-            for source in &sources {
-                source.ready().await;
-            }
-        };
+        let sources: Vec<Running> = triggers.into_iter().map(|trigger| trigger.begin(queue)).collect();
         let mut shutdown = self.shutdown;
         tokio::select! {
             biased;
             () = &mut shutdown => return Ok(()),
-            () = ready => {}
+            _ = join_all(sources.iter().map(Running::ready)) => {}
         }
         let counts = &self.handle.counts;
         let reconcile = Arc::new(reconcile);
@@ -274,7 +277,8 @@ impl<K: View> Controller<K> {
             return Ok(());
         }
         let keys = counts.running();
-        workers.shutdown().await;
+        // One that blocks its thread does not even notice: it is not waited for.
+        let _ = tokio::time::timeout(ABORT_LIMIT, workers.shutdown()).await;
         Err(StillRunning { keys })
     }
 }
@@ -298,34 +302,28 @@ impl<K> Clone for Context<K> {
 }
 
 impl ControllerHandle {
-    /// Asks for a reconcile. Does nothing before the controller runs, when everything is reconciled anyway.
+    /// Asks for a reconcile. Before the controller runs, it is kept until then.
     pub fn enqueue(&self, key: ObjectKey, cause: Cause) {
-        if let Some(queue) = self.queue.get() {
-            queue.add_with(key, crate::workqueue::Add { cause: Some(cause), ..Default::default() });
-        }
+        self.queue.add_with(key, Add { cause: Some(cause), ..Add::default() });
     }
 
     /// Hands out no more keys until [`resume`](Self::resume); what runs goes on. For whoever must not work now, such as one that
-    /// does not lead.
+    /// does not lead. A controller that is paused before it runs begins paused.
     pub fn pause(&self) {
-        if let Some(queue) = self.queue.get() {
-            queue.pause();
-        }
+        self.queue.pause();
     }
 
     /// Hands out keys again.
     pub fn resume(&self) {
-        if let Some(queue) = self.queue.get() {
-            queue.resume();
-        }
+        self.queue.resume();
     }
 
-    /// What the controller has done; `None` before it runs.
-    pub fn stats(&self) -> Option<ControllerStats> {
+    /// What the controller has done so far.
+    pub fn stats(&self) -> ControllerStats {
         let count = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
-        let predicates = self.predicates.get().map(Vec::as_slice).unwrap_or_default();
-        Some(ControllerStats {
-            queue: self.queue.get()?.stats(),
+        let predicates = self.predicates.lock().unwrap_or_else(PoisonError::into_inner);
+        ControllerStats {
+            queue: self.queue.stats(),
             running: self.counts.running(),
             succeeded: count(&self.counts.succeeded),
             failed: count(&self.counts.failed),
@@ -336,7 +334,20 @@ impl ControllerHandle {
                 .iter()
                 .map(|predicate| (predicate.name().to_owned(), predicate.dropped()))
                 .collect(),
-        })
+        }
+    }
+
+    fn count_drops_of(&self, predicate: &Predicate) {
+        self.predicates.lock().unwrap_or_else(PoisonError::into_inner).push(predicate.clone());
+    }
+}
+
+/// Ends the queue with the controller, however that ends: a handle that lives longer must not fill a queue that nobody empties.
+struct Closing(WorkQueue<ObjectKey>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.shut_down_now();
     }
 }
 

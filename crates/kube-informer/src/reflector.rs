@@ -146,6 +146,7 @@ impl Reflector {
         self.status.update(|status| {
             status.counts.errors += 1;
             status.last_error = Some(error.with_cause());
+            status.last_error_code = error.code();
             status.last_error_at = Some(Instant::now());
         });
         if let Some(hook) = &self.config.on_error {

@@ -176,6 +176,11 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         self.shared.with(|state| state.failures(hash, key))
     }
 
+    /// From now on, keys that fail wait as this says. For whoever makes the queue before it knows.
+    pub(crate) fn set_retry(&self, retry: RateLimit) {
+        self.shared.with(|state| state.set_retry(retry));
+    }
+
     /// Hands out nothing until [`resume`](Self::resume), while keys are accepted and merged as ever: for a standby that
     /// is not the leader yet. Keys in work are not affected.
     pub fn pause(&self) {
@@ -217,10 +222,10 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
             let mut changed = pin!(self.shared.idle.notified());
             changed.as_mut().enable();
             let (idle, now) = self.shared.with(|state| (state.is_idle(Instant::now()), state.shutdowns()));
-            match (idle, now == before) {
-                (true, _) => return Drained::Complete,
-                (false, false) => return Drained::Aborted,
-                (false, true) => changed.await,
+            match (now == before, idle) {
+                (false, _) => return Drained::Aborted,
+                (true, true) => return Drained::Complete,
+                (true, false) => changed.await,
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::workqueue::{Add, Cause, WorkQueue};
 /// What was there before, and what merely comes round again, waits behind what is new.
 const LOW_PRIORITY: i8 = -50;
 
-/// How long a source may fail before the others stop waiting for it.
+/// How long a source may be refused before the others stop waiting for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Sets a source to work: into this queue, through this predicate, under this name.
@@ -76,20 +76,28 @@ impl Trigger {
 }
 
 impl Running {
-    /// Waits until everything that is there has been queued; or, if the source fails, until it is clear that the others need
-    /// not wait for it. Then it says so, and joins when it comes.
+    /// Waits until everything that is there has been queued; or, if the server refuses the source, until it is clear that the
+    /// others need not wait for it. Then it says so, and joins when it comes.
+    ///
+    /// For ever, if the informer was ended for good: what is not complete is not to be acted on.
     pub(super) async fn ready(&self) {
         let Self::Informer { informer, registration } = self else { return };
         loop {
-            let late = tokio::time::timeout(PATIENCE, registration.wait_for_sync()).await.is_err();
-            if !late {
+            let waited = tokio::time::timeout(PATIENCE, registration.wait_for_sync()).await;
+            if registration.has_synced() {
                 return;
             }
-            let failing = informer.status().into_iter().find_map(|status| {
+            if waited.is_ok() {
+                tracing::warn!(kind = %informer.kind(), "a source was shut down before it was complete; the controller rests");
+                return std::future::pending().await;
+            }
+            let refused = informer.status().into_iter().find_map(|status| {
                 let never_listed = status.version.is_none();
-                status.last_error.filter(|_| never_listed)
+                status
+                    .last_error
+                    .filter(|_| never_listed && matches!(status.last_error_code, Some(403 | 404)))
             });
-            if let Some(error) = failing {
+            if let Some(error) = refused {
                 tracing::warn!(kind = %informer.kind(), error, "a source is not there; it joins when it comes");
                 return;
             }
@@ -99,8 +107,6 @@ impl Running {
 
 /// The keys of the objects of a kind that manage others.
 pub(super) fn owner_of<T>(owner: &Kind, owned: &Object<T>) -> Vec<ObjectKey> {
-    let group =
-        |api_version: &str| api_version.rsplit_once('/').map_or(String::new(), |(group, _)| group.to_owned());
     let managers = owned.owners().iter().filter(|manager| {
         // Versions come and go; the group and the kind say what it is.
         manager.controller
@@ -112,6 +118,10 @@ pub(super) fn owner_of<T>(owner: &Kind, owned: &Object<T>) -> Vec<ObjectKey> {
         _ => ObjectKey::cluster(name),
     };
     managers.map(|manager| key(&manager.name)).collect()
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 /// A handler that enqueues keys and does nothing else.

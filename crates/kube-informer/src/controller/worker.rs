@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tracing::{Instrument, debug, error, info_span, warn};
+use tracing::{Instrument, error, info_span, warn};
 
 use super::action::{Action, Failure, Next};
 use super::{Context, Request};
@@ -57,20 +57,21 @@ pub(super) async fn work<K, F, Fut>(
         let span = info_span!("reconcile", %key);
         let guard = InWork::new(&counts, key.clone());
         let request = Request { key, reasons: item.reasons().clone(), failures: item.failures() };
-        // The closure is called inside, so that its own panic is caught as well.
-        let run = async { reconcile(request, context.clone()).await };
-        let run = AssertUnwindSafe(run.instrument(span)).catch_unwind();
-        let outcome = match limit {
-            None => ended(run.await),
-            Some(limit) => tokio::time::timeout(limit, run).await.map_or(Outcome::TimedOut(limit), ended),
+        // Whatever is the user's is called and dropped inside, so that each of its panics is caught.
+        let run = async {
+            let run = reconcile(request, context.clone());
+            match limit {
+                None => Outcome::Ended(run.await),
+                Some(limit) => {
+                    tokio::time::timeout(limit, run).await.map_or(Outcome::TimedOut(limit), Outcome::Ended)
+                }
+            }
         };
+        let outcome = AssertUnwindSafe(run.instrument(span)).catch_unwind().await;
+        let outcome = outcome.unwrap_or_else(|panic| Outcome::Panicked(panic_text(&*panic)));
         drop(guard);
         conclude(item, outcome, &counts);
     }
-}
-
-fn ended(result: Result<Result<Action, Failure>, Box<dyn std::any::Any + Send>>) -> Outcome {
-    result.map_or_else(|panic| Outcome::Panicked(panic_text(&*panic)), Outcome::Ended)
 }
 
 /// Puts the key where it belongs now.
@@ -93,7 +94,7 @@ fn conclude(item: Item<ObjectKey>, outcome: Outcome, counts: &Counts) {
         Outcome::Ended(Err(failure)) => {
             counts.failed.fetch_add(1, Ordering::Relaxed);
             let wait = item.retry();
-            debug!(%key, %failure, ?wait, "failed; tried again");
+            warn!(%key, %failure, ?wait, "a reconcile failed; tried again");
         }
         Outcome::Panicked(panic) => {
             counts.panicked.fetch_add(1, Ordering::Relaxed);

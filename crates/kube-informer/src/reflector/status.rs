@@ -22,6 +22,8 @@ pub struct ReflectorStatus {
     pub last_contact: Option<Instant>,
     /// What last went wrong.
     pub last_error: Option<String>,
+    /// The HTTP code of it, if it was an answer of the server.
+    pub last_error_code: Option<u16>,
     /// When it went wrong.
     pub last_error_at: Option<Instant>,
     /// What has happened so far.
@@ -102,6 +104,7 @@ pub(crate) struct Inner {
     pub(crate) version: Option<ResourceVersion>,
     pub(crate) last_contact: Option<Instant>,
     pub(crate) last_error: Option<String>,
+    pub(crate) last_error_code: Option<u16>,
     pub(crate) last_error_at: Option<Instant>,
     pub(crate) counts: ReflectorCounts,
 }
@@ -120,6 +123,7 @@ impl StatusCell {
             version: inner.version,
             last_contact: inner.last_contact,
             last_error: inner.last_error,
+            last_error_code: inner.last_error_code,
             last_error_at: inner.last_error_at,
             counts: inner.counts,
         }

@@ -234,6 +234,10 @@ impl<T: Eq + Hash + Clone> State<T> {
         failing.map_or(0, |failing| failing.times)
     }
 
+    pub(super) fn set_retry(&mut self, retry: RateLimit) {
+        self.retry = retry;
+    }
+
     pub(super) fn set_paused(&mut self, paused: bool) {
         self.paused = paused;
         if self.closed && paused {
