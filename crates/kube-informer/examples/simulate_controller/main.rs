@@ -1,0 +1,107 @@
+//! Runs a controller through simulated trouble and checks that all ends well.
+//!
+//! `cargo run --release -p kube-informer --example simulate_controller -- --seeds 1000 [--first-seed N]` runs many seeds on two
+//! threads: controllers that end at any await and begin anew, copies of the world that lag behind, storms of conflicts, writes
+//! that fail (some of which were carried out all the same), reconciles that panic. `--seed N` runs one and says what it did. Time
+//! is simulated.
+
+#![allow(unreachable_pub, reason = "the modules are shared with a test")]
+
+mod operator;
+mod plan;
+mod world;
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plan::Plan;
+use world::{Numbers, simulate};
+
+const USAGE: &str =
+    "usage: simulate_controller --seeds COUNT [--first-seed N] | simulate_controller --seed N";
+const THREADS: usize = 2;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |name: &str| {
+        let place = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(place + 1)?.parse::<u64>().ok()
+    };
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if panic.payload_as_str() != Some("simulated") {
+            usual(panic);
+        }
+    }));
+    match (number("--seed"), number("--seeds")) {
+        (Some(seed), None) => one(seed),
+        (None, Some(count)) => many(number("--first-seed").unwrap_or(1), count),
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs one seed and says what it was and what came of it.
+fn one(seed: u64) -> ExitCode {
+    let plan = Plan::from_seed(seed);
+    for (number, story) in plan.stories.iter().enumerate() {
+        println!("web{number}: {story:?}");
+    }
+    for life in &plan.lives {
+        println!("a controller ends {:?}, the next begins {:?} later", life.end, life.pause);
+    }
+    for rule in &plan.rules {
+        println!("{rule}");
+    }
+    println!("{} of 1000 looks panic", plan.panics);
+    let report = simulate(&plan);
+    println!("{:#?}\n{:#?}", report.end, report.numbers);
+    for violation in &report.violations {
+        println!("violation: {violation}");
+    }
+    if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn many(first: u64, count: u64) -> ExitCode {
+    let next = AtomicU64::new(first);
+    let totals = Mutex::new(Numbers::default());
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        return;
+                    }
+                    let report = simulate(&Plan::from_seed(seed));
+                    totals.lock().expect("sums cannot panic").add(&report.numbers);
+                    let found = report.violations.into_iter().map(|violation| (seed, violation));
+                    failures.lock().expect("a list cannot panic").extend(found);
+                }
+            });
+        }
+    });
+    let mut failures = failures.into_inner().expect("a list cannot panic");
+    failures.sort();
+    for (seed, violation) in failures.iter().take(20) {
+        println!("seed {seed}: {violation}");
+    }
+    let totals = totals.into_inner().expect("sums cannot panic");
+    println!(
+        r#"{{"seeds": {count}, "violations": {}, "simulated_hours": {}, "faults": {}, "restarts": {}, "reconciles": {}, "panics": {}, "conflicts": {}, "children": {}, "polls": {}}}"#,
+        failures.len(),
+        totals.simulated.as_secs() / 3600,
+        totals.faults,
+        totals.restarts,
+        totals.reconciles,
+        totals.panics,
+        totals.conflicts,
+        totals.children,
+        totals.polls,
+    );
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
