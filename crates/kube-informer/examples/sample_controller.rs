@@ -79,6 +79,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         );
         return run(client, async { drop(tokio::signal::ctrl_c().await) }).await;
     }
+    play().await
+}
+
+/// The controller and a story for it, on a server of their own.
+pub async fn play() -> Result<(), Box<dyn Error>> {
     let server = ApiServer::builder().seed(1).build();
     let (ended, end) = tokio::sync::oneshot::channel();
     let story = tokio::spawn(story(server.client(), ended));

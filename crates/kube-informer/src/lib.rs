@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  source ──▶ reflector ──▶ delta_fifo ──▶ shared_informer ─┬─▶ store ──▶ lister
-//!  LIST, WATCH   intake                     process loop     └─▶ processor ──▶ handler
+//!  LIST, WATCH   intake                     process loop     └─▶ processor ──▶ handler ──▶ workqueue ──▶ controller
 //! ```
 //!
 //! [`SharedInformerFactory`] ties it together: whoever asks for the same kind shares one list, one watch and one copy.
@@ -47,6 +47,11 @@ pub use kube_wire::{FieldPath, LabelSelector, ResourceVersion};
 pub mod bench_support {
     pub use crate::store::tree::Tree;
 }
+
+/// The programs of the README, compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;
 
 /// The examples of the tour, run as tests.
 #[cfg(doctest)]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_client::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube_client::config::{KubeConfigOptions, Kubeconfig};
@@ -14,8 +14,11 @@ use kube_core::dynamic::DynamicObject;
 use kube_core::{ApiResource, GroupVersionKind};
 use kube_informer::reflector::Mode;
 use kube_informer::source::client_for_informers;
-use kube_informer::{IndexBy, InformerOptions, SharedInformerFactory, Snapshot};
+use kube_informer::{
+    Event, HandlerOptions, IndexBy, InformerOptions, Object, SharedInformerFactory, Snapshot,
+};
 use serde_json::json;
+use tokio::sync::mpsc;
 
 /// How long the real server may take for anything, before the test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -68,6 +71,39 @@ async fn config_maps_of_a_real_server_are_followed_by_type() {
     assert!(object.get().unwrap().metadata.managed_fields.is_none(), "trimmed on arrival");
     api.delete("typed", &DeleteParams::default()).await.unwrap();
     within("the delete", maps.wait_for(|now| !now.contains("default/typed"))).await;
+    factory.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn pods_of_a_real_server_are_told_as_they_are_made_labelled_and_deleted() {
+    let Some(client) = cluster().await else { return };
+    let api: Api<Pod> = Api::default_namespaced(client.clone());
+    let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+    let _ = api.delete("told", &at_once).await;
+    let factory = SharedInformerFactory::new(client);
+    let (sender, mut told) = mpsc::unbounded_channel();
+    let options = HandlerOptions::default().filter(|pod: &Object<Pod>| pod.name() == "told");
+    let _seen = factory.informer::<Pod>().add_handler_with(options, move |event: Event<Pod>| {
+        let app = |pod: &Object<Pod>| pod.label("app").unwrap_or("-").to_owned();
+        let _ = sender.send(match event {
+            Event::Added { object, .. } => format!("added {}", app(&object)),
+            Event::Updated { old, new } => format!("updated {} → {}", app(&old), app(&new)),
+            Event::Deleted(gone) => format!("deleted {}", app(&gone.object)),
+        });
+        async {}
+    });
+    factory.start();
+    within("the first list", factory.wait_for_sync()).await.unwrap();
+
+    let pod =
+        json!({"metadata": {"name": "told"}, "spec": {"containers": [{"name": "main", "image": "web"}]}});
+    api.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    assert_eq!(within("the add", told.recv()).await.unwrap(), "added -");
+    let label = json!({"metadata": {"labels": {"app": "web"}}});
+    api.patch("told", &PatchParams::default(), &Patch::Merge(&label)).await.unwrap();
+    assert_eq!(within("the update", told.recv()).await.unwrap(), "updated - → web");
+    api.delete("told", &at_once).await.unwrap();
+    assert_eq!(within("the delete", told.recv()).await.unwrap(), "deleted web");
     factory.shutdown().await.unwrap();
 }
 
