@@ -1,0 +1,183 @@
+// Package serve has servers that are faster than a real one, to see how much a client can take.
+package serve
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"kube-informer.bench/child"
+)
+
+// firstVersion has as many digits as every later one, so that versions can be written over in encoded frames.
+const firstVersion = 1_000_000_000
+
+// Replay takes pods from a real server, as they are, and serves them: a list, and a watch that changes them as fast as they are taken.
+// It says "ready" with its port and begins with the changes when it may go on.
+func Replay(ctx context.Context, config *rest.Config, pods, events int) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	list, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	// Strided over all of them: a list comes sorted by namespace.
+	stride := max(1, len(list.Items)/pods)
+	chosen := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: fmt.Sprint(firstVersion)}}
+	for i := 0; i < len(list.Items) && len(chosen.Items) < pods; i += stride {
+		pod := list.Items[i]
+		pod.ResourceVersion = fmt.Sprint(firstVersion)
+		chosen.Items = append(chosen.Items, pod)
+	}
+	server := &replay{begin: make(chan struct{}), events: events, recordings: map[string]*recording{}}
+	for _, mediaType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+		if server.recordings[mediaType], err = record(mediaType, chosen); err != nil {
+			return err
+		}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	go func() { _ = http.Serve(listener, server) }()
+	bytesOf := func(mediaType string) int { return server.recordings[mediaType].bytes() / len(chosen.Items) }
+	child.Say("ready %d %d %d", listener.Addr().(*net.TCPAddr).Port, bytesOf(runtime.ContentTypeJSON), bytesOf(runtime.ContentTypeProtobuf))
+	close(server.begin)
+	child.Say("sending")
+	return nil
+}
+
+type replay struct {
+	begin      chan struct{}
+	events     int
+	recordings map[string]*recording
+}
+
+func (s *replay) ServeHTTP(out http.ResponseWriter, request *http.Request) {
+	if request.URL.Path != "/api/v1/pods" {
+		http.NotFound(out, request)
+		return
+	}
+	mediaType := runtime.ContentTypeJSON
+	if strings.Contains(request.Header.Get("Accept"), runtime.ContentTypeProtobuf) {
+		mediaType = runtime.ContentTypeProtobuf
+	}
+	recording := s.recordings[mediaType]
+	query := request.URL.Query()
+	if query.Get("watch") == "" || query.Get("watch") == "false" {
+		out.Header().Set("Content-Type", mediaType)
+		_, _ = out.Write(recording.list)
+		return
+	}
+	out.Header().Set("Content-Type", mediaType+recording.watchSuffix)
+	if query.Get("sendInitialEvents") == "true" {
+		for _, frame := range recording.added {
+			if _, err := out.Write(frame); err != nil {
+				return
+			}
+		}
+		_, _ = out.Write(recording.endOfList)
+	}
+	out.(http.Flusher).Flush()
+	select {
+	case <-s.begin:
+	case <-request.Context().Done():
+		return
+	}
+	if recording.send(out, s.events) == nil {
+		out.(http.Flusher).Flush()
+		<-request.Context().Done()
+	}
+}
+
+// recording is a list and its events, encoded.
+type recording struct {
+	list, endOfList []byte
+	added, modified [][]byte
+	// versions[i] is where the version stands in modified[i].
+	versions    []int
+	watchSuffix string
+	sending     sync.Mutex
+}
+
+func record(mediaType string, list *corev1.PodList) (*recording, error) {
+	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), mediaType)
+	if !ok {
+		return nil, fmt.Errorf("no serializer for %s", mediaType)
+	}
+	objects := scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion)
+	r := &recording{}
+	if mediaType == runtime.ContentTypeProtobuf {
+		r.watchSuffix = ";stream=watch"
+	}
+	var err error
+	if r.list, err = runtime.Encode(objects, list); err != nil {
+		return nil, err
+	}
+	frame := func(kind string, pod *corev1.Pod) ([]byte, error) {
+		raw, err := runtime.Encode(objects, pod)
+		if err != nil {
+			return nil, err
+		}
+		event := &metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: bytes.TrimSpace(raw)}}
+		if mediaType == runtime.ContentTypeProtobuf {
+			event.Object.Raw = raw
+		}
+		var out bytes.Buffer
+		err = info.StreamSerializer.Serializer.Encode(event, info.StreamSerializer.Framer.NewFrameWriter(&out))
+		return out.Bytes(), err
+	}
+	version := []byte(list.ResourceVersion)
+	for i := range list.Items {
+		added, err := frame("ADDED", &list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		modified, err := frame("MODIFIED", &list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		r.added, r.modified = append(r.added, added), append(r.modified, modified)
+		r.versions = append(r.versions, bytes.Index(modified, version))
+	}
+	end := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: list.ResourceVersion, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+	r.endOfList, err = frame("BOOKMARK", end)
+	return r, err
+}
+
+// send sends so many changes, each with a version of its own.
+func (r *recording) send(out http.ResponseWriter, events int) error {
+	// Frames are written over.
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	for number := range events {
+		index := number % len(r.modified)
+		frame := r.modified[index]
+		copy(frame[r.versions[index]:], fmt.Sprint(firstVersion+1+number))
+		if _, err := out.Write(frame); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *recording) bytes() int {
+	total := 0
+	for _, frame := range r.modified {
+		total += len(frame)
+	}
+	return total
+}

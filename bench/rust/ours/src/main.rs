@@ -1,0 +1,19 @@
+//! kube-informer as a participant of the benchmarks.
+
+mod queue;
+mod readers;
+mod sync;
+mod watch;
+
+fn main() -> anyhow::Result<()> {
+    match std::env::args().nth(1).as_deref() {
+        Some("sync") => sync::run(),
+        Some("queue") => {
+            queue::run();
+            Ok(())
+        }
+        Some("readers") => readers::run(),
+        Some("watch") => watch::run(),
+        other => anyhow::bail!("usage: bench-ours sync|queue|readers|watch, not {other:?}"),
+    }
+}

@@ -1,0 +1,158 @@
+//! Collects figures over rounds, and shows them: a table for people, a line of JSON for programs.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
+
+use serde_json::{Map, Value, json};
+
+use crate::settings::Settings;
+
+/// What a case has measured.
+pub(crate) struct Report {
+    case: &'static str,
+    /// What the reader must know: how it was measured, with which settings.
+    notes: Vec<String>,
+    rounds: usize,
+    participants: Vec<String>,
+    figures: Vec<String>,
+    values: BTreeMap<(String, String), Vec<f64>>,
+}
+
+impl Report {
+    pub(crate) fn new(case: &'static str, rounds: usize) -> Self {
+        Self { case, notes: vec![], rounds, participants: vec![], figures: vec![], values: BTreeMap::new() }
+    }
+
+    pub(crate) fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
+    }
+
+    /// Names participants in the order of the table, whoever comes first in a round.
+    pub(crate) fn order<'a>(&mut self, participants: impl IntoIterator<Item = &'a str>) {
+        self.participants.extend(participants.into_iter().map(str::to_owned));
+    }
+
+    /// Adds a round's figure of a participant; figures are named with their unit.
+    pub(crate) fn add(&mut self, participant: &str, figure: &str, value: f64) {
+        for (names, name) in [(&mut self.participants, participant), (&mut self.figures, figure)] {
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+        self.values.entry((participant.to_owned(), figure.to_owned())).or_default().push(value);
+    }
+
+    /// Prints the table and the line of JSON, which is appended to a file as well if one was named.
+    pub(crate) fn print(&self, settings: &Settings) -> anyhow::Result<()> {
+        println!("\n## {}{}\n", self.case, if settings.quick { " (quick)" } else { "" });
+        for note in &self.notes {
+            println!("- {note}");
+        }
+        println!("\n| | {} |", self.figures.join(" | "));
+        println!("|---|{}", "---:|".repeat(self.figures.len()));
+        for participant in &self.participants {
+            let cells: Vec<String> =
+                self.figures.iter().map(|figure| self.cell(participant, figure)).collect();
+            println!("| {participant} | {} |", cells.join(" | "));
+        }
+        let line = self.json(settings).to_string();
+        println!("\n{line}");
+        if let Some(path) = &settings.json {
+            let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+            writeln!(file, "{line}")?;
+        }
+        Ok(())
+    }
+
+    fn cell(&self, participant: &str, figure: &str) -> String {
+        let Some((median, low, high)) = self.summary(participant, figure) else { return "–".into() };
+        if low == high {
+            short(median)
+        } else {
+            format!("{} ({}–{})", short(median), short(low), short(high))
+        }
+    }
+
+    fn json(&self, settings: &Settings) -> Value {
+        let (mut results, mut spread, mut ratio) = (Map::new(), Map::new(), Map::new());
+        for participant in &self.participants {
+            let (mut medians, mut ranges) = (Map::new(), Map::new());
+            for figure in &self.figures {
+                if let Some((median, low, high)) = self.summary(participant, figure) {
+                    medians.insert(figure.clone(), rounded(median));
+                    ranges.insert(figure.clone(), json!([rounded(low), rounded(high)]));
+                }
+            }
+            results.insert(participant.clone(), medians.into());
+            spread.insert(participant.clone(), ranges.into());
+        }
+        for figure in &self.figures {
+            let median = |name| self.summary(name, figure).map(|(median, ..)| median);
+            if let (Some(ours), Some(theirs)) = (median("ours"), median("client_go"))
+                && ours > 0.0
+                && theirs > 0.0
+            {
+                ratio.insert(figure.clone(), rounded(ours / theirs));
+            }
+        }
+        let versions: Map<String, Value> =
+            settings.versions.iter().map(|(name, version)| (name.clone(), version.clone().into())).collect();
+        json!({
+            "case": self.case, "quick": settings.quick, "pods": settings.pods, "versions": versions,
+            "rounds": self.rounds, "results": results, "ratio": ratio, "spread": spread,
+        })
+    }
+
+    fn summary(&self, participant: &str, figure: &str) -> Option<(f64, f64, f64)> {
+        let mut values = self.values.get(&(participant.to_owned(), figure.to_owned()))?.clone();
+        values.sort_by(f64::total_cmp);
+        let (low, high) = (*values.first()?, *values.last()?);
+        let middle = values.len() / 2;
+        let median = if values.len() % 2 == 1 {
+            values[middle]
+        } else {
+            f64::midpoint(values[middle - 1], values[middle])
+        };
+        Some((median, low, high))
+    }
+}
+
+/// Three digits that count.
+fn short(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".into(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn rounded(value: f64) -> Value {
+    json!((value * 10_000.0).round() / 10_000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_of_an_even_number_lies_between_the_two_in_the_middle() {
+        let mut report = Report::new("x", 4);
+        for value in [4.0, 1.0, 3.0, 2.0] {
+            report.add("ours", "sync_s", value);
+        }
+        assert_eq!(report.summary("ours", "sync_s"), Some((2.5, 1.0, 4.0)));
+        assert_eq!(report.summary("ours", "cpu_s"), None);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, text) in
+            [(0.0, "0"), (12345.6, "12346"), (12.34, "12.3"), (1.234, "1.23"), (0.1234, "0.123")]
+        {
+            assert_eq!(short(value), text);
+        }
+    }
+}

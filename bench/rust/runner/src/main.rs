@@ -1,0 +1,28 @@
+//! Runs a case of the benchmarks: every participant in a process of its own, one after the other, measured from outside.
+
+mod cases;
+mod control_plane;
+mod figures;
+mod process;
+mod settings;
+mod variety;
+
+use settings::Settings;
+
+fn main() -> anyhow::Result<()> {
+    let settings = Settings::from_arguments()?;
+    let all = ["queue", "readers", "sync", "memory", "watch"];
+    let chosen = if settings.case == "all" { all.to_vec() } else { vec![settings.case.as_str()] };
+    for case in chosen {
+        let report = match case {
+            "sync" => cases::sync::run(&settings)?,
+            "queue" => cases::queue::run(&settings)?,
+            "readers" => cases::readers::run(&settings)?,
+            "memory" => cases::memory::run(&settings)?,
+            "watch" => cases::watch::run(&settings)?,
+            other => anyhow::bail!("there is no case {other}; there are {}", all.join(", ")),
+        };
+        report.print(&settings)?;
+    }
+    Ok(())
+}
