@@ -22,7 +22,7 @@ struct Effort {
 }
 
 const FULL: Effort =
-    Effort { sizes: &[1_000, 100_000, 1_000_000], rounds: 7, events: 10_000, objects: 10_000 };
+    Effort { sizes: &[1_000, 100_000, 1_000_000], rounds: 5, events: 10_000, objects: 10_000 };
 const QUICK: Effort = Effort { sizes: &[1_000, 20_000], rounds: 3, events: 1_000, objects: 2_000 };
 
 fn main() {

@@ -22,7 +22,7 @@ enum Others {
 }
 
 pub(crate) fn run(effort: &Effort) {
-    let events = effort.events * 4;
+    let events = effort.events;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let mut world = runtime.block_on(World::with_objects(effort.objects));
     world.add_indexes();
