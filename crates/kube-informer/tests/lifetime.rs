@@ -330,7 +330,7 @@ async fn a_handler_may_be_added_at_any_moment_of_the_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_function_runs_under_no_lock_whenever_the_index_is_added() {
+async fn an_index_may_be_added_at_any_moment_of_a_change() {
     for moment in 0..30 {
         let source = ScriptedSource::new();
         source.lists(1, &[("a", 1)]);
@@ -344,7 +344,6 @@ async fn an_index_function_runs_under_no_lock_whenever_the_index_is_added() {
         for _ in 0..moment {
             tokio::task::yield_now().await;
         }
-        // What stands in the queue at this moment is indexed by the loop, and may ask for anything.
         let asks = informer.clone();
         let by = move |_: &kube_informer::object::Entry| vec![asks.stats().kind];
         informer.add_index_by("kind", kube_informer::IndexBy::metadata(by)).unwrap();

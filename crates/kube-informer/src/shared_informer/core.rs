@@ -275,3 +275,30 @@ impl Core {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use crate::delta_fifo::{Delta, DeltaType, Scope};
+    use crate::object::Entry;
+    use crate::source::ScriptedSource;
+    use crate::{IndexBy, InformerOptions, Kind, SharedInformer};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_index_function_that_the_loop_calls_runs_under_no_lock() {
+        let kind = Kind::new("v1", "Pod", "pods", true);
+        let informer =
+            SharedInformer::<Value>::over(kind.clone(), ScriptedSource::new(), InformerOptions::default());
+        let text = br#"{"metadata":{"name":"a","uid":"u","resourceVersion":"1"}}"#;
+        let entry = Entry::from_json(&kind.into(), text).unwrap().into();
+        informer.core().fifo.put(&Scope::CLUSTER, Delta::new(DeltaType::Added, entry)).await;
+        let batch = informer.core().fifo.drain().await.unwrap();
+        // Added while a batch is on its way, so that the loop must ask it; with a lock held, asking back would never end.
+        let asks = informer.core().clone();
+        let by = IndexBy::metadata(move |_| vec![format!("{} handlers", asks.stats(false).handlers.len())]);
+        informer.add_index_by("handlers", by).unwrap();
+        informer.core().process(batch);
+        assert_eq!(informer.snapshot().by_index("handlers", "0 handlers").unwrap().count(), 1);
+    }
+}
