@@ -31,7 +31,6 @@ use super::plan::{End, Life, Plan, Step, TROUBLE_ENDS};
 const CONVERGES_WITHIN: Duration = Duration::from_mins(30);
 /// Longer than a resync.
 const QUIET: Duration = Duration::from_mins(3);
-const RESYNC_EVERY: Duration = Duration::from_mins(1);
 
 /// What came of a plan.
 #[derive(Debug, Default)]
@@ -356,7 +355,7 @@ fn deployment(name: &str, replicas: usize) -> Deployment {
 
 fn options(seed: u64) -> InformerOptions {
     let reflector = ReflectorConfig { seed: Some(seed), ..ReflectorConfig::default() };
-    InformerOptions::default().reflector(reflector).resync_every(RESYNC_EVERY)
+    InformerOptions::default().reflector(reflector)
 }
 
 /// The end that the plan asks for, as [`state`] would say it.
