@@ -142,6 +142,16 @@ async fn a_shutdown_aborts_a_drain() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drain_whose_keys_are_dropped_is_not_complete() {
+    let queue = WorkQueue::new();
+    queue.add("a");
+    let drain = spawn_drain(&queue);
+    tokio::task::yield_now().await;
+    queue.shut_down_now();
+    assert_eq!(drain.await.unwrap(), Drained::Aborted);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_drain_serves_a_key_that_was_added_while_in_work() {
     let queue = WorkQueue::new();
     queue.add("a");
