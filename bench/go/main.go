@@ -15,7 +15,7 @@ import (
 	"kube-informer.bench/serve"
 )
 
-const usage = "usage: bench-go fill|change|sample|replay | sync|watch|queue|readers [flags]"
+const usage = "usage: bench-go fill|change|sample|replay|stream | sync|watch|queue|readers [flags]"
 
 func main() {
 	if len(os.Args) < 2 {
@@ -51,6 +51,8 @@ func run(command string, arguments []string) error {
 	case "queue":
 		informer.Queue(*keys)
 		return nil
+	case "stream":
+		return serve.Stream(*seed, *pods)
 	case "readers":
 		return informer.Readers(*objects, *millis)
 	}

@@ -1,6 +1,7 @@
 //! The cases, and what they have in common: who takes part, and in which order.
 
 pub(crate) mod memory;
+pub(crate) mod million;
 pub(crate) mod queue;
 pub(crate) mod readers;
 pub(crate) mod sync;

@@ -3,6 +3,7 @@
 mod cases;
 mod control_plane;
 mod figures;
+mod notes;
 mod process;
 mod settings;
 mod variety;
@@ -11,7 +12,7 @@ use settings::Settings;
 
 fn main() -> anyhow::Result<()> {
     let settings = Settings::from_arguments()?;
-    let all = ["queue", "readers", "sync", "memory", "watch"];
+    let all = ["queue", "readers", "sync", "memory", "watch", "million"];
     let chosen = if settings.case == "all" { all.to_vec() } else { vec![settings.case.as_str()] };
     for case in chosen {
         let report = match case {
@@ -19,6 +20,7 @@ fn main() -> anyhow::Result<()> {
             "queue" => cases::queue::run(&settings)?,
             "readers" => cases::readers::run(&settings)?,
             "memory" => cases::memory::run(&settings)?,
+            "million" => cases::million::run(&settings)?,
             "watch" => cases::watch::run(&settings)?,
             other => anyhow::bail!("there is no case {other}; there are {}", all.join(", ")),
         };

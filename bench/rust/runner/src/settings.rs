@@ -57,7 +57,7 @@ impl Settings {
             }
         }
         if settings.case.is_empty() {
-            bail!("which case? sync, queue, readers, memory, watch or all");
+            bail!("which case? sync, queue, readers, memory, watch, million or all");
         }
         if settings.pods == 0 {
             settings.pods = if settings.quick { 5_000 } else { 50_000 };

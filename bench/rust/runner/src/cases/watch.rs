@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use anyhow::Context;
 use crate::cases::{EVERYBODY, Participant, WHO, in_order, participant};
 use crate::control_plane::ControlPlane;
 use crate::figures::Report;
+use crate::notes::Notes;
 use crate::process::{Process, run_to_end};
 use crate::settings::Settings;
 
@@ -100,14 +101,7 @@ fn flat_out(
     let mut server = Process::start("the replaying server", &mut server)?;
     let ready = server.wait_for("ready", LIMIT)?;
     let port = ready.words.first().context("a port")?;
-    let kubeconfig = notes.path("kubeconfig");
-    fs::write(
-        &kubeconfig,
-        format!(
-            "{{apiVersion: v1, kind: Config, current-context: replay, contexts: [{{name: replay, context: {{cluster: replay, user: replay}}}}], \
-             users: [{{name: replay, user: {{}}}}], clusters: [{{name: replay, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]}}"
-        ),
-    )?;
+    let kubeconfig = notes.kubeconfig(port)?;
     let mut command = participant.command(settings, "watch");
     command.args(["--events", &events.to_string()]).env("KUBECONFIG", &kubeconfig);
     let mut process = Process::start(participant.name, &mut command)?;
@@ -130,25 +124,4 @@ fn delays_ms(written: &Path, heard: &Path) -> anyhow::Result<Vec<f64>> {
     let heard = read(heard)?;
     let delays = read(written)?.into_iter().filter_map(|(version, time)| Some(heard.get(&version)? - time));
     Ok(delays.map(|nanoseconds| nanoseconds as f64 / 1e6).collect())
-}
-
-/// A folder for what the processes write down, removed at the end.
-struct Notes(PathBuf);
-
-impl Notes {
-    fn new(settings: &Settings) -> anyhow::Result<Self> {
-        let folder = settings.cache.join(&settings.instance);
-        fs::create_dir_all(&folder)?;
-        Ok(Self(folder))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Notes {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

@@ -1,0 +1,38 @@
+//! A folder for what a case and its processes write down.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::settings::Settings;
+
+/// Removed at the end.
+pub(crate) struct Notes(PathBuf);
+
+impl Notes {
+    pub(crate) fn new(settings: &Settings) -> anyhow::Result<Self> {
+        let folder = settings.cache.join(&settings.instance);
+        fs::create_dir_all(&folder)?;
+        Ok(Self(folder))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// The kubeconfig of a server of ours, without TLS.
+    pub(crate) fn kubeconfig(&self, port: &str) -> anyhow::Result<PathBuf> {
+        let path = self.path("kubeconfig");
+        let text = format!(
+            "{{apiVersion: v1, kind: Config, current-context: bench, contexts: [{{name: bench, context: {{cluster: bench, user: bench}}}}], \
+             users: [{{name: bench, user: {{}}}}], clusters: [{{name: bench, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]}}"
+        );
+        fs::write(&path, text)?;
+        Ok(path)
+    }
+}
+
+impl Drop for Notes {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
