@@ -24,7 +24,10 @@ use serde_json::json;
 
 /// The custom resource, typed by hand; `kube-derive` would write the same.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Foo {
+    api_version: String,
+    kind: String,
     metadata: ObjectMeta,
     spec: FooSpec,
     status: Option<FooStatus>,
@@ -223,6 +226,8 @@ async fn story(
     let foos: Api<Foo> = Api::default_namespaced(client.clone());
     let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
     let foo = |name: &str, deployment: &str, replicas: i32| Foo {
+        api_version: "samplecontroller.example.com/v1".into(),
+        kind: "Foo".into(),
         metadata: ObjectMeta { name: Some(name.into()), ..ObjectMeta::default() },
         spec: FooSpec { deployment_name: deployment.into(), replicas },
         status: None,
