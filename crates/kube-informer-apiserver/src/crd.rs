@@ -196,6 +196,7 @@ fn kind(object: &Object) -> Kind {
             .map(str::to_owned)
             .to_vec(),
         subresources: subresources.into_iter().collect(),
+        wire: None,
         custom: Some(Custom { versions: served, selectable, terminating: is_deleting(object) }),
     }
 }

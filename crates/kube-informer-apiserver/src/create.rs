@@ -86,7 +86,7 @@ pub(crate) fn insert(core: &Core, call: &Call, mut object: Object, dry_run: bool
     if crd::is_definition(kind) && !dry_run {
         crd::define(&mut store, &object)?;
     }
-    Ok(write::put(&mut store, kind, &key, &object, dry_run))
+    write::put(&mut store, kind, &key, &object, dry_run)
 }
 
 /// What lives in a namespace needs one that exists and stays.

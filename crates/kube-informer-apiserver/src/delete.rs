@@ -11,9 +11,10 @@ use crate::core::{Call, Core};
 use crate::crd;
 use crate::kinds::Kind;
 use crate::list;
-use crate::negotiate::{self, Shape};
+use crate::negotiate::{self, Coding, Shape};
 use crate::object::{EventType, Form, Object, Stored, finalizers, meta, meta_mut, text, text_at};
 use crate::options::number;
+use crate::protobuf::{self, Read};
 use crate::read;
 use crate::status::{Answer, Cause, Status};
 use crate::storage::Store;
@@ -75,7 +76,7 @@ pub(crate) async fn delete_collection(core: &Arc<Core>, call: &Call) -> Answer {
         }
     }
     core.background.kick(core);
-    Ok(list::respond(call, form, page))
+    Ok(list::respond(call, form, page).await)
 }
 
 /// Deletes an object, or marks it as being deleted if something must happen first.
@@ -141,10 +142,10 @@ impl DeleteOptions {
     fn of(call: &Call) -> Answer<Self> {
         let mut options = Self::default();
         if !call.body.is_empty() {
-            negotiate::check_json_body(&call.headers)?;
-            options = serde_json::from_slice(&call.body)
-                .map_err(|error| Status::bad_request(format!("the body is not DeleteOptions: {error}")))?;
-            if options.kind.as_deref().is_some_and(|kind| kind != "DeleteOptions") {
+            let coding = negotiate::body_coding(&call.headers, true)?;
+            options = Self::read(coding, &call.body)
+                .map_err(|why| Status::bad_request(format!("the body is not DeleteOptions: {why}")))?;
+            if options.kind.as_deref().is_some_and(|kind| !matches!(kind, "" | "DeleteOptions")) {
                 return Err(Status::bad_request("the body of a deletion must be of kind DeleteOptions"));
             }
         }
@@ -162,6 +163,22 @@ impl DeleteOptions {
         }
         options.check()?;
         Ok(options)
+    }
+
+    /// From a body, which may be protobuf whatever the kind is.
+    fn read(coding: Coding, body: &[u8]) -> Result<Self, String> {
+        match coding {
+            Coding::Json => serde_json::from_slice(body).map_err(|error| error.to_string()),
+            Coding::Protobuf => {
+                let read = protobuf::read_body(protobuf::delete_options_kind(), body);
+                match read.map_err(|error| error.to_string())? {
+                    Read::Object(options) => {
+                        serde_json::from_value(options).map_err(|error| error.to_string())
+                    }
+                    Read::Other { kind, .. } => Ok(Self { kind: Some(kind), ..Self::default() }),
+                }
+            }
+        }
     }
 
     fn check(&self) -> Answer<()> {
@@ -273,5 +290,5 @@ fn respond(call: &Call, deleted: &Deleted, form: &Form) -> Response<Body> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
     });
-    read::json(StatusCode::OK, status.to_string())
+    read::value(StatusCode::OK, protobuf::status_kind(), &status, form.coding())
 }

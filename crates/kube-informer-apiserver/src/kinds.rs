@@ -6,6 +6,7 @@ mod rules;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use kube_wire::protobuf;
 use serde_json::{Value, json};
 
 use crate::request::Verb;
@@ -32,6 +33,8 @@ pub(crate) struct Kind {
     pub(crate) categories: Vec<String>,
     pub(crate) verbs: Vec<String>,
     pub(crate) subresources: Vec<Subresource>,
+    /// The form on the protobuf wire, which custom kinds have none of.
+    pub(crate) wire: Option<protobuf::Kind>,
     /// What only custom kinds have.
     pub(crate) custom: Option<Custom>,
 }
@@ -82,7 +85,7 @@ struct Sub {
 impl Kind {
     /// `v1`, `apps/v1`: for one of the versions that are served.
     pub(crate) fn api_version(&self, version: &str) -> String {
-        if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
+        api_version(&self.group, version)
     }
 
     /// The served versions, the preferred first.
@@ -144,6 +147,10 @@ pub(crate) fn core(resource: &str) -> &'static Arc<Kind> {
     find_builtin("", resource).expect("a core resource of the generated table")
 }
 
+fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
+
 static BUILTIN: LazyLock<Vec<Arc<Kind>>> =
     LazyLock::new(|| builtin::BUILTIN.iter().map(|row| Arc::new(from_row(row))).collect());
 
@@ -175,6 +182,7 @@ fn from_row(row: &Builtin) -> Kind {
                 verbs: owned(sub.verbs),
             })
             .collect(),
+        wire: protobuf::Kind::find(&api_version(row.group, row.version), row.kind),
         custom: None,
     }
 }

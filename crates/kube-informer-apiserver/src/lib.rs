@@ -49,6 +49,7 @@ mod options;
 mod patch;
 mod pods;
 mod pretty;
+mod protobuf;
 mod read;
 pub mod request;
 mod reviews;

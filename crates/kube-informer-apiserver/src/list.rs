@@ -1,5 +1,7 @@
 //! Lists: consistent, in key order, in pages if asked; encoded while they are read, so that a large one takes no memory.
 
+mod encoder;
+
 use std::io::Write as _;
 use std::sync::Arc;
 
@@ -8,11 +10,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::stream;
 use http::{HeaderValue, Response, StatusCode, header};
-use serde_json::json;
 
+use self::encoder::Encoder;
 use crate::body;
 use crate::core::{Call, Core};
-use crate::negotiate::{self, Shape};
+use crate::negotiate::{self, Coding, Shape};
 use crate::object::{Form, Stored};
 use crate::options::{Continue, ListOptions, Version};
 use crate::read;
@@ -22,13 +24,15 @@ use crate::storage::{NotHeld, Objects};
 
 /// Lists larger than this are compressed if the client takes it, and sent in more than one frame.
 const GZIP_FROM: usize = 128 * 1024;
+/// How many objects are converted before others have their turn.
+const CONVERTED_AT_ONCE: usize = 64;
 /// About how large a frame of a long list is.
 const FRAME: usize = 64 * 1024;
 
 pub(crate) async fn list(core: &Core, call: &Call) -> Answer {
     let form = negotiate::form(call, Shape::List)?;
     let page = page(core, call).await?;
-    Ok(respond(call, form, page))
+    Ok(respond(call, form, page).await)
 }
 
 /// The objects that a request asks for, or the first of them.
@@ -139,31 +143,15 @@ pub(crate) fn select<'a>(
     range.into_iter().flatten().map(|(_, stored)| stored).filter(|stored| selection.matches(stored)).cloned()
 }
 
-pub(crate) fn respond(call: &Call, form: Form, page: Page) -> Response<body::Body> {
-    let custom = call.kind.custom.is_some();
-    let mut metadata = json!({ "resourceVersion": page.revision.to_string() });
-    if let Some(token) = &page.token {
-        metadata["continue"] = json!(token.encode());
-    } else if custom && form != Form::Metadata {
-        metadata["continue"] = json!("");
+pub(crate) async fn respond(call: &Call, form: Form, page: Page) -> Response<body::Body> {
+    let coding = form.coding();
+    if coding == Coding::Protobuf {
+        convert(&page.items, &form).await;
     }
-    if let Some(remaining) = page.remaining {
-        metadata["remainingItemCount"] = json!(remaining);
-    }
-    let (kind, api_version) = match form {
-        Form::Metadata => ("PartialObjectMetadataList", "meta.k8s.io/v1".to_owned()),
-        _ => (call.kind.list_kind.as_str(), call.kind.api_version(&call.info.version)),
-    };
-    let head = format!(
-        "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
-        json!(kind),
-        json!(api_version)
-    );
-    let mut encoder =
-        Encoder { head: Some(head), items: page.items.into_iter(), form, typed: custom, state: State::First };
+    let mut encoder = Encoder::new(call, form, page);
     let start = encoder.next(GZIP_FROM + 1).unwrap_or_default();
-    if encoder.state == State::Done && start.len() <= GZIP_FROM {
-        return read::json(StatusCode::OK, start);
+    if encoder.is_done() && start.len() <= GZIP_FROM {
+        return read::encoded(StatusCode::OK, coding, start);
     }
     let mut gzip =
         negotiate::accepts_gzip(&call.headers).then(|| GzEncoder::new(Vec::new(), Compression::fast()));
@@ -185,7 +173,7 @@ pub(crate) fn respond(call: &Call, form: Form, page: Page) -> Response<body::Bod
     }));
     let mut response = Response::new(body::stream(frames));
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CONTENT_TYPE, coding.content_type());
     if compressed {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -193,42 +181,15 @@ pub(crate) fn respond(call: &Call, form: Form, page: Page) -> Response<body::Bod
     response
 }
 
-/// Writes a list piece by piece.
-struct Encoder {
-    head: Option<String>,
-    items: std::vec::IntoIter<Arc<Stored>>,
-    form: Form,
-    /// Whether items show their kind, as those of custom kinds do.
-    typed: bool,
-    state: State,
-}
-
-#[derive(PartialEq, Eq)]
-enum State {
-    First,
-    Later,
-    Done,
-}
-
-impl Encoder {
-    /// The next piece, of about this size; `None` after the last one.
-    fn next(&mut self, size: usize) -> Option<Vec<u8>> {
-        if self.state == State::Done {
-            return None;
+/// Makes the protobuf form of objects that no one has asked for in it. A list begins with its length, so all of it must
+/// be known first; others are let through in between.
+///
+/// *Cancel safety*: what was made is kept with the objects.
+async fn convert(items: &[Arc<Stored>], form: &Form) {
+    for some in items.chunks(CONVERTED_AT_ONCE) {
+        for item in some {
+            item.bare(form);
         }
-        let mut out = self.head.take().map(String::into_bytes).unwrap_or_default();
-        while out.len() < size {
-            let Some(item) = self.items.next() else {
-                out.extend_from_slice(b"]}\n");
-                self.state = State::Done;
-                break;
-            };
-            if self.state == State::Later {
-                out.push(b',');
-            }
-            self.state = State::Later;
-            item.write(&self.form, self.typed, &mut out);
-        }
-        Some(out)
+        tokio::task::yield_now().await;
     }
 }

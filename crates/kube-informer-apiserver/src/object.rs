@@ -2,16 +2,19 @@
 //!
 //! A stored object is kept as the line that tells a watcher of it. The object is a slice of that line, its metadata and
 //! its resource version stand at known places, so that gets, lists, watches, metadata-only forms and the other
-//! versions of a custom kind are all cut from one encoding.
+//! versions of a custom kind are all cut from one encoding. The same goes for protobuf, made when it is first asked for.
 
 use std::io::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use kube_wire::{WireError, json, protobuf as wire};
 use serde_json::{Map, Value};
 
 use crate::fields;
 use crate::kinds::Kind;
+use crate::negotiate::Coding;
+use crate::protobuf::{self, Frame};
 
 /// An object while it is written.
 pub(crate) type Object = Map<String, Value>;
@@ -30,6 +33,14 @@ impl EventType {
             Self::Added => br#"{"type":"ADDED","object":"#,
             Self::Modified => br#"{"type":"MODIFIED","object":"#,
             Self::Deleted => br#"{"type":"DELETED","object":"#,
+        }
+    }
+
+    fn on_the_wire(self) -> json::EventType {
+        match self {
+            Self::Added => json::EventType::Added,
+            Self::Modified => json::EventType::Modified,
+            Self::Deleted => json::EventType::Deleted,
         }
     }
 }
@@ -55,6 +66,10 @@ pub(crate) struct Stored {
     header: u32,
     version: u32,
     metadata_end: u32,
+    /// The kind of the protobuf form; of custom kinds only the metadata has one.
+    wire: Option<wire::Kind>,
+    /// The protobuf form, made for the first reader who wants it and shared by all.
+    frame: OnceLock<Frame>,
 }
 
 /// How a client wants objects to look.
@@ -66,6 +81,24 @@ pub(crate) enum Form {
     Reversioned(Bytes),
     /// Only the metadata.
     Metadata,
+    /// Whole, in protobuf. Custom kinds have no such form.
+    Protobuf,
+    /// Only the metadata, in protobuf.
+    ProtobufMetadata,
+}
+
+impl Form {
+    pub(crate) fn coding(&self) -> Coding {
+        match self {
+            Self::Whole | Self::Reversioned(_) | Self::Metadata => Coding::Json,
+            Self::Protobuf | Self::ProtobufMetadata => Coding::Protobuf,
+        }
+    }
+
+    /// Whether only the metadata is shown.
+    pub(crate) fn is_metadata(&self) -> bool {
+        matches!(self, Self::Metadata | Self::ProtobufMetadata)
+    }
 }
 
 const METADATA_OPENING: &[u8] = br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","#;
@@ -113,6 +146,8 @@ impl Stored {
             header: header as u32,
             version: version as u32,
             metadata_end: metadata_end as u32,
+            wire: kind.wire,
+            frame: OnceLock::new(),
         }
     }
 
@@ -140,6 +175,8 @@ impl Stored {
             header: self.header,
             version: self.version,
             metadata_end: (self.metadata_end as usize - digits + decimal_len(revision)) as u32,
+            wire: self.wire,
+            frame: OnceLock::new(),
         }
     }
 
@@ -155,15 +192,29 @@ impl Stored {
 
     /// The object in a form, without copying where it can be helped.
     pub(crate) fn object(&self, form: &Form) -> Bytes {
-        if *form == Form::Whole {
-            return self.json();
+        match form {
+            Form::Whole => self.json(),
+            Form::Protobuf => self.frame().envelope(),
+            Form::ProtobufMetadata => protobuf::envelope(protobuf::metadata_kind(), self.bare(form)),
+            Form::Reversioned(_) | Form::Metadata => {
+                let mut out = Vec::with_capacity(self.line.len() + 64);
+                self.write(form, true, &mut out);
+                out.into()
+            }
         }
-        let mut out = Vec::with_capacity(self.line.len() + 64);
-        self.write(form, true, &mut out);
-        out.into()
     }
 
-    /// Appends the object; `typed` says whether kind and apiVersion are shown, as they are not in lists of built-in kinds.
+    /// The object's protobuf message alone, in one of the protobuf forms.
+    pub(crate) fn bare(&self, form: &Form) -> &[u8] {
+        if form.is_metadata() { self.frame().metadata() } else { self.frame().bare() }
+    }
+
+    /// Why the object has no protobuf form: what the real server says about it when it reads it as JSON.
+    pub(crate) fn check_types(&self) -> Result<(), WireError> {
+        self.convert().map(drop)
+    }
+
+    /// Appends the object as JSON; `typed` says whether kind and apiVersion are shown, as they are not in lists of built-in kinds.
     pub(crate) fn write(&self, form: &Form, typed: bool, out: &mut Vec<u8>) {
         let json = self.json_slice();
         let (header, metadata_end) = (self.header as usize, self.metadata_end as usize);
@@ -177,24 +228,31 @@ impl Stored {
                 out.push(b'{');
                 out.extend_from_slice(&json[header..]);
             }
-            Form::Whole => out.extend_from_slice(json),
             Form::Reversioned(opening) => {
                 out.extend_from_slice(opening);
                 out.extend_from_slice(&json[header..]);
             }
+            _ => out.extend_from_slice(json),
         }
     }
 
-    /// The line that tells a watcher of this object; shared by all watchers if it is the event that stored it.
+    /// The line or frame that tells a watcher of this object; shared by all watchers if it is the event that stored it.
     pub(crate) fn line(&self, event: EventType, form: &Form) -> Bytes {
-        if event == self.event && *form == Form::Whole {
-            return self.line.clone();
+        match form {
+            Form::Whole if event == self.event => self.line.clone(),
+            Form::Protobuf if event == self.event => self.frame().bytes(),
+            Form::Protobuf => protobuf::frame(self.wire_kind(), &event.on_the_wire(), self.bare(form)),
+            Form::ProtobufMetadata => {
+                protobuf::frame(protobuf::metadata_kind(), &event.on_the_wire(), self.bare(form))
+            }
+            Form::Whole | Form::Reversioned(_) | Form::Metadata => {
+                let mut out = Vec::with_capacity(self.line.len() + 64);
+                out.extend_from_slice(event.opening());
+                self.write(form, true, &mut out);
+                out.extend_from_slice(CLOSING);
+                out.into()
+            }
         }
-        let mut out = Vec::with_capacity(self.line.len() + 64);
-        out.extend_from_slice(event.opening());
-        self.write(form, true, &mut out);
-        out.extend_from_slice(CLOSING);
-        out.into()
     }
 
     /// Whether another object has the same content, whatever its version.
@@ -218,6 +276,30 @@ impl Stored {
 
     pub(crate) fn namespace(&self) -> &str {
         self.key.rsplit_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
+    fn frame(&self) -> &Frame {
+        self.frame.get_or_init(|| {
+            let bare = self.convert().unwrap_or_else(|error| {
+                // What clients write is checked, so only the server itself can have made it.
+                tracing::error!(kind = %self.wire_kind(), key = %self.key, %error, "an object has no protobuf form");
+                Vec::new()
+            });
+            Frame::new(self.wire_kind(), &self.event.on_the_wire(), &bare)
+        })
+    }
+
+    /// The object as a bare protobuf message: all of it, or the metadata of a custom kind.
+    fn convert(&self) -> Result<Vec<u8>, WireError> {
+        match self.wire {
+            Some(kind) => wire::from_json(kind, self.json_slice()),
+            None => wire::from_json(protobuf::metadata_kind(), &self.object(&Form::Metadata)),
+        }
+    }
+
+    /// The kind that the protobuf form is of.
+    pub(crate) fn wire_kind(&self) -> wire::Kind {
+        self.wire.unwrap_or_else(protobuf::metadata_kind)
     }
 
     fn json_slice(&self) -> &[u8] {
@@ -258,6 +340,16 @@ pub(crate) fn text_at<'a>(object: &'a Object, path: &[&str]) -> &'a str {
 pub(crate) fn at<'a>(object: &'a Object, path: &[&str]) -> Option<&'a Value> {
     let (first, rest) = path.split_first()?;
     rest.iter().try_fold(object.get(*first)?, |value, name| value.get(name))
+}
+
+/// Whether a value is nested no deeper than this.
+pub(crate) fn is_shallow(value: &Value, levels: usize) -> bool {
+    match (value, levels) {
+        (Value::Array(_) | Value::Object(_), 0) => false,
+        (Value::Array(list), _) => list.iter().all(|value| is_shallow(value, levels - 1)),
+        (Value::Object(map), _) => map.values().all(|value| is_shallow(value, levels - 1)),
+        _ => true,
+    }
 }
 
 /// The finalizers of an object's metadata.

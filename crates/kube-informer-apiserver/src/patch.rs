@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::core::{Call, Core};
 use crate::negotiate::{self, Shape};
-use crate::object::Object;
+use crate::object::{Object, is_shallow};
 use crate::read;
 use crate::status::{Answer, Status};
 use crate::update::replace;
@@ -112,15 +112,6 @@ impl Change {
             }
         }
         Ok(())
-    }
-}
-
-fn is_shallow(value: &Value, levels: usize) -> bool {
-    match (value, levels) {
-        (Value::Array(_) | Value::Object(_), 0) => false,
-        (Value::Array(list), _) => list.iter().all(|value| is_shallow(value, levels - 1)),
-        (Value::Object(map), _) => map.values().all(|value| is_shallow(value, levels - 1)),
-        _ => true,
     }
 }
 

@@ -3,19 +3,23 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use kube_wire::protobuf as wire;
 use serde_json::{Value, json};
 
 use crate::core::{Call, Core, key};
 use crate::delete::{DeleteOptions, delete_object};
 use crate::kinds;
-use crate::negotiate;
+use crate::negotiate::{self, Coding, Shape};
 use crate::object::{Object, text, text_at};
+use crate::protobuf::{self, Read};
 use crate::read;
 use crate::status::{Answer, Status};
+use crate::write;
 
 /// `POST …/pods/{name}/binding`, and the older `POST …/bindings`: what a scheduler does.
 pub(crate) fn bind(core: &Arc<Core>, call: &Call) -> Answer {
-    let binding = body(call)?;
+    let coding = negotiate::form(call, Shape::One)?.coding();
+    let binding = body(call, ("v1", "Binding"))?;
     let node = text_at(&binding, &["target", "name"]);
     let name = call.info.name.as_deref().unwrap_or_else(|| text_at(&binding, &["metadata", "name"]));
     if node.is_empty() {
@@ -51,13 +55,14 @@ pub(crate) fn bind(core: &Arc<Core>, call: &Call) -> Answer {
             list.push(scheduled);
         }
     }
-    store.put(kind, &old.key, &pod);
-    Ok(success(StatusCode::CREATED))
+    write::put(&mut store, kind, &old.key, &pod, false)?;
+    Ok(success(StatusCode::CREATED, coding))
 }
 
 /// `POST …/pods/{name}/eviction`: a deletion; disruption budgets are not looked at.
 pub(crate) fn evict(core: &Arc<Core>, call: &Call) -> Answer {
-    let eviction = body(call)?;
+    let coding = negotiate::form(call, Shape::One)?.coding();
+    let eviction = body(call, ("policy/v1", "Eviction"))?;
     let options = match eviction.get("deleteOptions") {
         None | Some(Value::Null) => DeleteOptions::default(),
         Some(options) => serde_json::from_value(options.clone())
@@ -65,13 +70,22 @@ pub(crate) fn evict(core: &Arc<Core>, call: &Call) -> Answer {
     };
     delete_object(core, &mut core.store(), kinds::core("pods"), &call.key(), &options)?;
     core.background.kick(core);
-    Ok(success(StatusCode::CREATED))
+    Ok(success(StatusCode::CREATED, coding))
 }
 
-fn body(call: &Call) -> Answer<Object> {
-    negotiate::check_json_body(&call.headers)?;
-    let object: Object = serde_json::from_slice(&call.body)
-        .map_err(|error| Status::bad_request(format!("the body cannot be read: {error}")))?;
+fn body(call: &Call, (api_version, name): (&str, &str)) -> Answer<Object> {
+    let unreadable = |error: String| Status::bad_request(format!("the body cannot be read: {error}"));
+    let wire = wire::Kind::find(api_version, name);
+    let object: Object = match (negotiate::body_coding(&call.headers, wire.is_some())?, wire) {
+        (Coding::Protobuf, Some(kind)) => {
+            match protobuf::read_body(kind, &call.body).map_err(|error| unreadable(error.to_string()))? {
+                Read::Object(Value::Object(object)) => object,
+                Read::Object(_) => Object::new(),
+                Read::Other { kind, .. } => Object::from_iter([("kind".to_owned(), kind.into())]),
+            }
+        }
+        _ => serde_json::from_slice(&call.body).map_err(|error| unreadable(error.to_string()))?,
+    };
     let kind = text(&object, "kind");
     if !matches!(kind, "" | "Binding" | "Eviction") {
         return Err(Status::bad_request(format!("a body of kind {kind:?} cannot be handled here")));
@@ -79,7 +93,7 @@ fn body(call: &Call) -> Answer<Object> {
     Ok(object)
 }
 
-fn success(code: StatusCode) -> http::Response<crate::Body> {
+fn success(code: StatusCode, coding: Coding) -> http::Response<crate::Body> {
     let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code.as_u16() });
-    read::json(code, status.to_string())
+    read::value(code, protobuf::status_kind(), &status, coding)
 }

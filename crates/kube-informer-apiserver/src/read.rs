@@ -3,13 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Response, StatusCode, header};
+use bytes::Bytes;
+use http::{Response, StatusCode, header};
+use kube_wire::protobuf::Kind;
+use serde_json::Value;
 
 use crate::body::{self, Body};
 use crate::core::{Call, Core};
-use crate::negotiate::{self, Shape};
+use crate::negotiate::{self, Coding, Shape};
 use crate::object::{Form, Stored};
 use crate::options::parse_version;
+use crate::protobuf;
 use crate::status::{Answer, Status};
 
 /// How long a request for a version of the future waits for it.
@@ -67,13 +71,26 @@ pub(crate) fn not_found(call: &Call) -> Status {
 
 /// An answer that is one object.
 pub(crate) fn object(status: StatusCode, stored: &Arc<Stored>, form: &Form) -> Response<Body> {
-    json(status, stored.object(form))
+    encoded(status, form.coding(), stored.object(form))
+}
+
+/// An answer that is something the server made and does not store, such as a status.
+pub(crate) fn value(status: StatusCode, kind: Kind, value: &Value, coding: Coding) -> Response<Body> {
+    match coding {
+        Coding::Json => json(status, value.to_string()),
+        Coding::Protobuf => encoded(status, coding, protobuf::envelope(kind, &protobuf::bare(kind, value))),
+    }
 }
 
 /// An answer of JSON that is ready.
-pub(crate) fn json(status: StatusCode, bytes: impl Into<bytes::Bytes>) -> Response<Body> {
+pub(crate) fn json(status: StatusCode, bytes: impl Into<Bytes>) -> Response<Body> {
+    encoded(status, Coding::Json, bytes)
+}
+
+/// An answer that is ready.
+pub(crate) fn encoded(status: StatusCode, coding: Coding, bytes: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(body::full(bytes));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(header::CONTENT_TYPE, coding.content_type());
     response
 }

@@ -4,6 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::core::Call;
+use crate::negotiate::{self, Shape};
 use crate::object::Object;
 use crate::read;
 use crate::status::Answer;
@@ -19,6 +20,7 @@ pub(crate) fn is_review(call: &Call) -> bool {
 }
 
 pub(crate) fn answer(call: &Call) -> Answer {
+    let coding = negotiate::form(call, Shape::One)?.coding();
     let mut review: Object = write::body_object(call)?;
     let user = json!({ "username": USER, "groups": ["system:masters", "system:authenticated"] });
     let status = match call.kind.resource.as_str() {
@@ -34,5 +36,9 @@ pub(crate) fn answer(call: &Call) -> Answer {
     review.insert("kind".to_owned(), call.kind.kind.as_str().into());
     review.insert("apiVersion".to_owned(), call.kind.api_version(&call.info.version).into());
     review.insert("status".to_owned(), status);
-    Ok(read::json(StatusCode::CREATED, Value::Object(review).to_string()))
+    let review = Value::Object(review);
+    Ok(match call.kind.wire {
+        Some(kind) => read::value(StatusCode::CREATED, kind, &review, coding),
+        None => read::json(StatusCode::CREATED, review.to_string()),
+    })
 }

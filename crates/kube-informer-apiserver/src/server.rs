@@ -18,6 +18,7 @@ use crate::builder::Builder;
 use crate::core::Core;
 use crate::counters::{Counted, Stats};
 use crate::faults::{Connection, Faults};
+use crate::negotiate;
 use crate::pretty;
 use crate::request::{RequestInfo, Verb};
 use crate::route;
@@ -156,7 +157,9 @@ where
     let info = RequestInfo::parse(request.method(), request.uri());
     let counters = core.counters.request(&route::resource_id(core, &info), &info);
     let for_people = pretty::is_wanted(&info, request.headers());
-    let mut response = limited(core, info, request).await.unwrap_or_else(|status| status.into_response());
+    let coding = negotiate::status_coding(request.headers());
+    let mut response =
+        limited(core, info, request).await.unwrap_or_else(|status| status.into_response(coding));
     if for_people {
         response = pretty::indent(response).await;
     }

@@ -5,7 +5,9 @@ use std::ops::{Deref, DerefMut};
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 
-use crate::body::{self, Body};
+use crate::body::Body;
+use crate::negotiate::Coding;
+use crate::{protobuf, read};
 
 /// A refusal. Boxed, so that what may be refused stays small.
 #[derive(Debug, Clone)]
@@ -163,8 +165,8 @@ impl Status {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    pub(crate) fn not_acceptable() -> Self {
-        let message = "only the following media types are accepted: application/json";
+    pub(crate) fn not_acceptable(accepted: &str) -> Self {
+        let message = format!("only the following media types are accepted: {accepted}");
         Self::new(406, "NotAcceptable", message).with_details(json!({}))
     }
 
@@ -196,13 +198,11 @@ impl Status {
         status
     }
 
-    pub(crate) fn into_response(self) -> Response<Body> {
-        let mut response = Response::new(body::full(self.to_json().to_string()));
-        *response.status_mut() = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    pub(crate) fn into_response(self, coding: Coding) -> Response<Body> {
+        let code = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = read::value(code, protobuf::status_kind(), &self.to_json(), coding);
         if let Some(seconds) = self.retry_after {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

@@ -172,9 +172,15 @@ impl Store {
 
     /// Stores an object at the next revision. Content that is already there stays at its revision, without an event.
     pub(crate) fn put(&mut self, kind: &Kind, key: &Arc<str>, object: &Object) -> Arc<Stored> {
-        let old = self.get(kind, key).cloned();
+        let event = if self.get(kind, key).is_some() { EventType::Modified } else { EventType::Added };
+        self.put_encoded(kind, Stored::encode(kind, event, key.clone(), self.revision + 1, object))
+    }
+
+    /// The same for an object that was encoded for the next revision.
+    pub(crate) fn put_encoded(&mut self, kind: &Kind, stored: Stored) -> Arc<Stored> {
+        let (key, stored) = (stored.key.clone(), Arc::new(stored));
+        let old = self.get(kind, &key).cloned();
         let event = if old.is_some() { EventType::Modified } else { EventType::Added };
-        let stored = Arc::new(Stored::encode(kind, event, key.clone(), self.revision + 1, object));
         if let Some(old) = &old {
             if old.same_content(&stored) {
                 return old.clone();
@@ -186,7 +192,7 @@ impl Store {
         self.commit(kind, event, stored.clone(), old);
         let orphaned = stored.owners.iter().any(|&uid| !self.uid_exists(uid));
         if stored.deleting || orphaned {
-            self.pending.insert((kind.id.clone(), key.clone()));
+            self.pending.insert((kind.id.clone(), key));
         }
         stored
     }

@@ -101,7 +101,7 @@ pub(crate) fn replace(
     if crd::is_definition(kind) && !dry_run {
         crd::define(store, &object)?;
     }
-    Ok(write::put(store, kind, &old.key, &object, dry_run))
+    write::put(store, kind, &old.key, &object, dry_run)
 }
 
 /// Removes an object that waits for nothing more.

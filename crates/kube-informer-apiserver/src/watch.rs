@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderValue, Response, header};
+use kube_wire::json;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -18,9 +19,10 @@ use crate::body::{self, Body};
 use crate::core::{Call, Core};
 use crate::kinds::Kind;
 use crate::list::select;
-use crate::negotiate::{self, Shape};
+use crate::negotiate::{self, Coding, Shape};
 use crate::object::{EventType, Form, Stored};
 use crate::options::WatchOptions;
+use crate::protobuf;
 use crate::read;
 use crate::selection::Selection;
 use crate::status::{Answer, Status};
@@ -37,6 +39,7 @@ pub(crate) async fn watch(core: &Arc<Core>, call: Call) -> Answer {
     let options = WatchOptions::of(&call.info)?;
     let streaming = options.initial_events == Some(true);
     let gzip = streaming && negotiate::accepts_gzip(&call.headers);
+    let coding = form.coding();
     let reached = match options.version {
         Some(version) if streaming => read::wait_for(core, version, call.at_most).await,
         _ => Ok(()),
@@ -47,9 +50,9 @@ pub(crate) async fn watch(core: &Arc<Core>, call: Call) -> Answer {
             let line = if gzip { kube_wire::gzip::member(&line).into() } else { line };
             Some((line, watch))
         })),
-        Err(status) => body::full(error_line(&status)),
+        Err(status) => body::full(error_line(&status, coding)),
     };
-    Ok(respond(body, gzip))
+    Ok(respond(body, coding, gzip))
 }
 
 /// One open watch. Dropping it frees everything it holds.
@@ -218,6 +221,12 @@ impl Watch {
 
     fn bookmark(&self, revision: u64, initial_end: bool) -> Bytes {
         let (kind, api_version) = match &self.form {
+            Form::Protobuf | Form::ProtobufMetadata => {
+                let kind = self.kind.wire.filter(|_| self.form == Form::Protobuf);
+                let kind = kind.unwrap_or_else(protobuf::metadata_kind);
+                let object = json!({ "metadata": bookmark_metadata(revision, initial_end) });
+                return protobuf::frame(kind, &json::EventType::Bookmark, &protobuf::bare(kind, &object));
+            }
             Form::Metadata => ("PartialObjectMetadata", "meta.k8s.io/v1".to_owned()),
             Form::Whole => (self.kind.kind.as_str(), self.kind.api_version(&self.kind.version)),
             Form::Reversioned(opening) => {
@@ -260,14 +269,22 @@ fn bookmark_metadata(revision: u64, initial_end: bool) -> Value {
     metadata
 }
 
-fn error_line(status: &Status) -> String {
-    format!("{{\"type\":\"ERROR\",\"object\":{}}}\n", status.to_json())
+/// The line or frame that says why a watch has failed.
+pub(crate) fn error_line(status: &Status, coding: Coding) -> Bytes {
+    let status = status.to_json();
+    match coding {
+        Coding::Json => format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into(),
+        Coding::Protobuf => {
+            let kind = protobuf::status_kind();
+            protobuf::frame(kind, &json::EventType::Error, &protobuf::bare(kind, &status))
+        }
+    }
 }
 
-fn respond(body: Body, gzip: bool) -> Response<Body> {
+fn respond(body: Body, coding: Coding, gzip: bool) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CONTENT_TYPE, coding.watch_content_type());
     if gzip {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));

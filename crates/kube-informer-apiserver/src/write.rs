@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use crate::body::Body;
 use crate::core::Call;
 use crate::kinds::Kind;
-use crate::negotiate;
+use crate::negotiate::{self, Coding};
 use crate::object::{EventType, Form, Object, Stored, meta, meta_mut, text, text_at};
+use crate::protobuf::{self, Read};
 use crate::read;
 use crate::request::Verb;
 use crate::status::{Answer, Cause, Status};
@@ -25,31 +26,40 @@ pub(crate) enum Written {
 
 impl Written {
     pub(crate) fn respond(&self, status: StatusCode, form: &Form) -> Response<Body> {
-        let json = match self {
+        let bytes = match self {
             Self::Stored(stored) => stored.object(form),
             Self::Unsaved(stored) => without_version(stored, form),
         };
-        read::json(status, json)
+        read::encoded(status, form.coding(), bytes)
     }
 }
 
-/// Stores an object, or only says what it would look like.
-pub(crate) fn put(store: &mut Store, kind: &Kind, key: &Arc<str>, object: &Object, dry_run: bool) -> Written {
-    if !dry_run {
-        return Written::Stored(store.put(kind, key, object));
-    }
+/// Stores an object, or only says what it would look like. A field of the wrong type is refused.
+pub(crate) fn put(
+    store: &mut Store,
+    kind: &Kind,
+    key: &Arc<str>,
+    object: &Object,
+    dry_run: bool,
+) -> Answer<Written> {
     // An object that would be new has no version; one that would change still has its old one.
     let (event, revision) = match store.get(kind, key) {
         Some(old) => (EventType::Modified, old.revision),
         None => (EventType::Added, 0),
     };
-    Written::Unsaved(Stored::encode(kind, event, key.clone(), revision, object))
+    let revision = if dry_run { revision } else { store.revision() + 1 };
+    let stored = Stored::encode(kind, event, key.clone(), revision, object);
+    stored.check_types().map_err(|error| unreadable(kind, &error.to_string()))?;
+    Ok(if dry_run { Written::Unsaved(stored) } else { Written::Stored(store.put_encoded(kind, stored)) })
 }
 
 /// The object of a request's body, of the kind of its path.
 pub(crate) fn body_object(call: &Call) -> Answer<Object> {
-    negotiate::check_json_body(&call.headers)?;
-    let object: Value = serde_json::from_slice(&call.body).map_err(|error| unreadable(&call.kind, &error))?;
+    let object = match negotiate::body_coding(&call.headers, call.kind.wire.is_some())? {
+        Coding::Json => serde_json::from_slice(&call.body)
+            .map_err(|error| unreadable(&call.kind, &format!("the body is not JSON: {error}")))?,
+        Coding::Protobuf => protobuf_object(call)?,
+    };
     let object = match object {
         Value::Object(object) => object,
         // As in Go, nothing is an object without members.
@@ -194,26 +204,44 @@ fn check_owners(kind: &Kind, object: &Object) -> Answer<()> {
     Err(Status::invalid(&kind.group, &kind.kind, name, &causes))
 }
 
-fn unreadable(kind: &Kind, error: &serde_json::Error) -> Status {
+/// The object of a protobuf body; of one that says it is something else no more than that.
+fn protobuf_object(call: &Call) -> Answer<Value> {
+    let Some(kind) = call.kind.wire else { return Ok(Value::Null) };
+    let read = protobuf::read_body(kind, &call.body).map_err(|error| {
+        unreadable(&call.kind, &format!("the body is not protobuf of that kind: {error}"))
+    })?;
+    Ok(match read {
+        Read::Object(object) => object,
+        Read::Other { api_version, kind } => json!({ "apiVersion": api_version, "kind": kind }),
+    })
+}
+
+fn unreadable(kind: &Kind, why: &str) -> Status {
     let (version, kind) = (&kind.version, &kind.kind);
-    Status::bad_request(format!(
-        "{kind} in version {version:?} cannot be handled as a {kind}: the body is not JSON: {error}"
-    ))
+    Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
 }
 
 fn wrong(kind: &Kind, field: &str, expected: &str) -> Status {
-    let (version, kind) = (&kind.version, &kind.kind);
-    Status::bad_request(format!(
-        "{kind} in version {version:?} cannot be handled as a {kind}: {field} must be {expected}"
-    ))
+    unreadable(kind, &format!("{field} must be {expected}"))
 }
 
 fn without_version(stored: &Stored, form: &Form) -> Bytes {
-    let json = stored.object(form);
     if stored.revision > 0 {
-        return json;
+        return stored.object(form);
     }
-    let mut object: Object = serde_json::from_slice(&json).expect("what the server encoded is JSON");
-    meta_mut(&mut object).remove("resourceVersion");
-    serde_json::to_vec(&object).expect("JSON values can be written to memory").into()
+    let without = |json: &[u8]| {
+        let mut object: Object = serde_json::from_slice(json).expect("what the server encoded is JSON");
+        meta_mut(&mut object).remove("resourceVersion");
+        object
+    };
+    match form.coding() {
+        Coding::Json => Value::Object(without(&stored.object(form))).to_string().into(),
+        Coding::Protobuf => {
+            let (kind, json) = match form {
+                Form::ProtobufMetadata => (protobuf::metadata_kind(), stored.object(&Form::Metadata)),
+                _ => (stored.wire_kind(), stored.json()),
+            };
+            protobuf::envelope(kind, &protobuf::bare(kind, &Value::Object(without(&json))))
+        }
+    }
 }

@@ -128,7 +128,7 @@ async fn everything_is_counted() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_watch_frees_everything() {
     let server = server();
-    let answer = common::open(&server, "GET", &format!("{MAPS}?watch=true"), &[], "").await;
+    let answer = common::open(&server, "GET", &format!("{MAPS}?watch=true"), &[], b"").await;
     assert_eq!(server.stats().open_watches, 1);
     let mut body = answer.into_body();
     create(&server, MAPS, &config_map("a")).await;

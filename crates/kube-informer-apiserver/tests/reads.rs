@@ -199,7 +199,7 @@ async fn metadata_only_is_what_accept_asks_for() {
     assert_eq!(json["items"][0].get("data"), None);
     let answer = send_with(&server, "GET", &format!("{MAPS}/a"), &[("accept", one)], "").await;
     assert_eq!(answer.json()["kind"], "PartialObjectMetadata");
-    let fallback = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+    let fallback = "application/yaml;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
     let answer = send_with(&server, "GET", MAPS, &[("accept", fallback)], "").await;
     assert_eq!(answer.json()["kind"], "ConfigMapList", "what is not offered is passed over");
     for accept in ["application/yaml", "application/json;as=Table;v=v1;g=meta.k8s.io", one] {

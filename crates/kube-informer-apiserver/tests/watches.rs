@@ -131,7 +131,7 @@ async fn streaming_lists_are_compressed_member_by_member() {
     create(&server, MAPS, &config_map("b")).await;
     let query = "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1";
     let answer =
-        common::open(&server, "GET", &format!("{MAPS}?{query}"), &[("accept-encoding", "gzip")], "").await;
+        common::open(&server, "GET", &format!("{MAPS}?{query}"), &[("accept-encoding", "gzip")], b"").await;
     assert_eq!(answer.headers()["content-encoding"], "gzip");
     let bytes = answer.into_body().collect().await.unwrap().to_bytes();
     let members = bytes.windows(3).filter(|window| *window == [0x1f, 0x8b, 8]).count();
@@ -181,7 +181,7 @@ async fn watchers_share_one_encoding() {
     let path = format!("{MAPS}?watch=true");
     let mut bodies = Vec::new();
     for _ in 0..3 {
-        bodies.push(common::open(&server, "GET", &path, &[], "").await.into_body());
+        bodies.push(common::open(&server, "GET", &path, &[], b"").await.into_body());
     }
     create(&server, MAPS, &config_map("a")).await;
     let mut addresses = Vec::new();

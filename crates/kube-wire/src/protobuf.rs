@@ -29,7 +29,7 @@ pub use cut::cut;
 pub use de::from_slice;
 pub use encode::{from_json, from_value};
 pub use envelope::{Envelope, MAGIC};
-pub use list::{ListSplitter, write_list};
+pub use list::{ListSplitter, begin_list, end_list, write_item, write_list};
 pub use schema::Kind;
 pub use watch::{FrameSplitter, WatchEvent, write_event};
 

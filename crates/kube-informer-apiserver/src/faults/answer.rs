@@ -46,7 +46,7 @@ pub(crate) fn refusal(fault: &Fault, call: &Call) -> Option<Response<Body>> {
         }
         _ => return None,
     };
-    Some(status.into_response())
+    Some(status.into_response(call.status_coding))
 }
 
 /// The line of a watch that says that it failed; none if the fault says no such thing.

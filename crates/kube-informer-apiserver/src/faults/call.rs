@@ -3,7 +3,7 @@
 use http::Request;
 
 use super::fault::Fault;
-use crate::negotiate::accepts_gzip;
+use crate::negotiate::{Coding, accepts_gzip, status_coding};
 use crate::{RequestInfo, Verb};
 
 /// What is known of one request.
@@ -14,13 +14,17 @@ pub(crate) struct Call {
     /// The number of its connection, from 1.
     pub(crate) connection: u64,
     pub(crate) info: RequestInfo,
+    /// How a refusal is told.
+    pub(crate) status_coding: Coding,
     accepts_gzip: bool,
 }
 
 impl Call {
     pub(crate) fn new<B>(number: u64, connection: u64, request: &Request<B>) -> Self {
         let info = RequestInfo::parse(request.method(), request.uri());
-        Self { number, connection, info, accepts_gzip: accepts_gzip(request.headers()) }
+        let headers = request.headers();
+        let (status_coding, accepts_gzip) = (status_coding(headers), accepts_gzip(headers));
+        Self { number, connection, info, status_coding, accepts_gzip }
     }
 
     pub(crate) fn is_watch(&self) -> bool {

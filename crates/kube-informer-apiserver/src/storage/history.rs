@@ -19,8 +19,8 @@ pub(crate) struct Change {
     pub(crate) object: Arc<Stored>,
     /// The object before the change.
     pub(crate) old: Option<Arc<Stored>>,
-    /// The line for watchers whose selector the object left, made when the first one needs it.
-    left: OnceLock<Bytes>,
+    /// The object of before for watchers whose selector it left, made when the first one needs it.
+    left: OnceLock<Stored>,
 }
 
 impl Change {
@@ -36,8 +36,8 @@ impl Change {
 
     /// For a watcher whose selector the object left: the object of before, at the revision of the change.
     pub(crate) fn left(&self, old: &Stored, form: &Form) -> Bytes {
-        let make = |form| old.at_revision(EventType::Deleted, self.revision).line(EventType::Deleted, form);
-        if *form == Form::Whole { self.left.get_or_init(|| make(form)).clone() } else { make(form) }
+        let left = self.left.get_or_init(|| old.at_revision(EventType::Deleted, self.revision));
+        left.line(EventType::Deleted, form)
     }
 }
 

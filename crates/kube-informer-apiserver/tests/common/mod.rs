@@ -55,13 +55,13 @@ pub async fn open(
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
-    body: &str,
+    body: &[u8],
 ) -> Response<Body> {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let request = request.body(Full::new(Bytes::from(body.to_owned()))).expect("a request");
+    let request = request.body(Full::new(Bytes::copy_from_slice(body))).expect("a request");
     server.handle(request).await
 }
 
@@ -71,9 +71,9 @@ pub async fn send_with(
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
-    body: &str,
+    body: impl AsRef<[u8]>,
 ) -> Answer {
-    let (parts, body) = open(server, method, path, headers, body).await.into_parts();
+    let (parts, body) = open(server, method, path, headers, body.as_ref()).await.into_parts();
     let bytes = body.collect().await.expect("a body").to_bytes();
     Answer { code: parts.status.as_u16(), headers: parts.headers, bytes }
 }
@@ -133,7 +133,7 @@ impl Watch {
     }
 
     pub async fn open_with(server: &ApiServer, path: &str, headers: &[(&str, &str)]) -> Self {
-        let response = open(server, "GET", path, headers, "").await;
+        let response = open(server, "GET", path, headers, b"").await;
         assert_eq!(response.status(), 200);
         Self { body: response.into_body(), text: Vec::new() }
     }

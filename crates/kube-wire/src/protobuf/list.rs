@@ -231,14 +231,25 @@ struct Head {
 
 /// Writes a list of bare items in its envelope, byte for byte as Go does.
 pub fn write_list(out: &mut Vec<u8>, meta: &ListMeta, items: &[impl AsRef<[u8]>]) {
+    begin_list(out, meta, items.iter().map(|item| item.as_ref().len()));
+    for item in items {
+        write_item(out, item.as_ref());
+    }
+    end_list(out);
+}
+
+/// Writes all of a list before its first item: for those who do not want the whole of it in memory.
+///
+/// The list says in front how long it is, so the lengths of all items must be known. The items follow with
+/// [`write_item`], as many and as long as was said, then [`end_list`].
+pub fn begin_list(out: &mut Vec<u8>, meta: &ListMeta, item_lengths: impl IntoIterator<Item = usize>) {
     let metadata = list_meta(meta);
     let field = |length: usize| {
         let mut head = Vec::with_capacity(11);
         put_head(&mut head, 1, length);
         head.len() + length
     };
-    let length = field(metadata.len()) + items.iter().map(|item| field(item.as_ref().len())).sum::<usize>();
-    out.reserve(length + 64);
+    let length = field(metadata.len()) + item_lengths.into_iter().map(field).sum::<usize>();
     envelope::write_head(
         out,
         meta.api_version.as_deref().unwrap_or_default(),
@@ -246,9 +257,15 @@ pub fn write_list(out: &mut Vec<u8>, meta: &ListMeta, items: &[impl AsRef<[u8]>]
         length,
     );
     put_bytes(out, 1, &metadata);
-    for item in items {
-        put_bytes(out, 2, item.as_ref());
-    }
+}
+
+/// Writes one bare item of a list that [`begin_list`] has begun.
+pub fn write_item(out: &mut Vec<u8>, item: &[u8]) {
+    put_bytes(out, 2, item);
+}
+
+/// Writes what stands behind the last item of a list that [`begin_list`] has begun.
+pub fn end_list(out: &mut Vec<u8>) {
     envelope::write_tail(out);
 }
 
@@ -343,6 +360,19 @@ mod tests {
         }
         let bytes: Vec<&[u8]> = list.chunks(1).collect();
         assert_eq!(split(&bytes).unwrap(), (items, found));
+    }
+
+    #[test]
+    fn a_list_in_pieces_is_the_list_in_one() {
+        let items: [&[u8]; 3] = [b"first", b"", &[9; 200]];
+        let (mut pieces, mut whole) = (Vec::new(), Vec::new());
+        begin_list(&mut pieces, &meta(), items.map(<[u8]>::len));
+        for item in items {
+            write_item(&mut pieces, item);
+        }
+        end_list(&mut pieces);
+        write_list(&mut whole, &meta(), &items);
+        assert_eq!(pieces, whole);
     }
 
     #[test]
