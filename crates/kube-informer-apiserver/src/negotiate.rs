@@ -28,6 +28,12 @@ impl Coding {
     /// In the order in which the server prefers them.
     const ALL: [Self; 2] = [Self::Json, Self::Protobuf];
 
+    /// The coding that a content type names, whatever its parameters.
+    pub(crate) fn of(content_type: &str) -> Option<Self> {
+        let media = content_type.split(';').next().unwrap_or("").trim();
+        Self::ALL.into_iter().find(|coding| coding.media_type() == media)
+    }
+
     fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",

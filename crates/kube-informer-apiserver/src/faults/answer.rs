@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
-use kube_wire::json::{EventType, write_event};
 
 use super::call::Call;
 use super::fault::Fault;
 use crate::Body;
+use crate::negotiate::Coding;
 use crate::status::{Cause, Status, qualified};
+use crate::watch::error_line;
 
 /// The refusal that the fault stands for; none if it is none.
 pub(crate) fn refusal(fault: &Fault, call: &Call) -> Option<Response<Body>> {
@@ -49,16 +50,14 @@ pub(crate) fn refusal(fault: &Fault, call: &Call) -> Option<Response<Body>> {
     Some(status.into_response(call.status_coding))
 }
 
-/// The line of a watch that says that it failed; none if the fault says no such thing.
-pub(crate) fn error_event(fault: &Fault) -> Option<Bytes> {
+/// The event of a watch that says that it failed; none if the fault says no such thing.
+pub(crate) fn error_event(fault: &Fault, coding: Coding) -> Option<Bytes> {
     let status = match fault {
         Fault::ExpiredEvent => Status::expired("The resourceVersion for the provided watch is too old."),
         Fault::ErrorEvent => Status::new(500, "InternalError", "Internal error occurred: injected fault"),
         _ => return None,
     };
-    let mut line = Vec::new();
-    write_event(&mut line, &EventType::Error, status.to_json().to_string().as_bytes());
-    Some(line.into())
+    Some(error_line(&status, coding))
 }
 
 fn forbidden(call: &Call) -> String {

@@ -18,6 +18,7 @@ use super::fault::{Fault, Stage};
 use super::pieces::Source;
 use super::rule::Rule;
 use super::stream::{Coding, FaultyAnswer, reset};
+use crate::negotiate;
 use crate::server::NoEndOfState;
 use crate::{ApiServer, Body, BoxError, ServeAtMost, Verb};
 
@@ -133,17 +134,17 @@ fn draw(faults: &Faults, call: &Call) -> Option<Rule> {
 
 fn wrap(faults: Faults, call: Call, response: Response<Body>) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
-    let is_plain_json = parts.status == StatusCode::OK && is_plain_json(&parts.headers);
+    let wire = wire(&parts.headers).filter(|_| parts.status == StatusCode::OK);
     let coding = if parts.headers.contains_key(header::CONTENT_ENCODING) {
         Coding::Plain
     } else {
         coding(&faults, &call)
     };
-    let source = match call.info.verb {
-        Some(Verb::Watch) if is_plain_json => Source::lines(body),
-        Some(Verb::List) if coding == Coding::Truncated => Source::whole(body),
-        Some(Verb::List) if is_plain_json => Source::list(body),
-        _ => Source::Frames { inner: body },
+    let source = match (call.info.verb, wire) {
+        (Some(Verb::Watch), Some(wire)) => Source::events(body, wire),
+        (Some(Verb::List), _) if coding == Coding::Truncated => Source::whole(body),
+        (Some(Verb::List), Some(wire)) => Source::list(body, wire),
+        _ => Source::frames(body),
     };
     parts.headers.remove(header::CONTENT_LENGTH);
     if coding != Coding::Plain {
@@ -164,10 +165,12 @@ fn coding(faults: &Faults, call: &Call) -> Coding {
     }
 }
 
-fn is_plain_json(headers: &HeaderMap) -> bool {
+/// The wire of an answer that can be looked into.
+fn wire(headers: &HeaderMap) -> Option<negotiate::Coding> {
     let content_type =
         headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    content_type.starts_with("application/json") && !headers.contains_key(header::CONTENT_ENCODING)
+    let known = negotiate::Coding::of(content_type);
+    known.filter(|_| !headers.contains_key(header::CONTENT_ENCODING))
 }
 
 /// The request as a server or proxy hears it that knows no streaming lists: without what belongs to them.

@@ -68,8 +68,8 @@ use super::script::{ScriptError, Words, write_duration};
 /// | `duplicate-event` | the same event twice |
 /// | `unknown-object` | one more event: `MODIFIED` of an object that does not exist |
 /// | `other-kind` | one more event: `ADDED` of an object of another kind |
-/// | `bad-json` | an event that stops half way, though the line does end |
-/// | `no-metadata` | an event or item with `metadata: 7`: not even its key can be read |
+/// | `bad-json` | an event that stops half way, though its line does end, or the length of its protobuf frame is right |
+/// | `no-metadata` | an event or item with `metadata: 7` (in protobuf: no message): not even its key can be read |
 /// | `bad-metadata` | an event or item with `labels: 7`: its key can be read, its metadata cannot |
 /// | `bad-body` | an event or item with `spec: 7`: only the metadata can be read |
 /// | `bad-version` | an event whose object, or a list whose own `resourceVersion`, is no number |
@@ -164,7 +164,7 @@ pub enum Fault {
     UnknownObject,
     /// `other-kind`: an object of another kind.
     OtherKind,
-    /// `bad-json`: a line that is not JSON.
+    /// `bad-json`: a line that is not JSON, a frame that is not protobuf.
     BadJson,
     /// `no-metadata`: not even the key can be read.
     NoMetadata,

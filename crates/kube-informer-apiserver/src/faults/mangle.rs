@@ -1,12 +1,15 @@
 //! What a wrong server or proxy makes of one event or item: bytes in, bytes out.
 
+mod json;
+mod protobuf;
+
 use bytes::Bytes;
 use kube_wire::json::EventType;
-use serde_json::json;
 
 use super::fault::Fault;
 use super::pieces::{Part, Piece};
-use super::raw::RawObject;
+use crate::RequestInfo;
+use crate::negotiate::Coding;
 
 /// Whether the fault can befall this piece at all.
 pub(crate) fn can_befall(fault: &Fault, part: &Part) -> bool {
@@ -16,7 +19,7 @@ pub(crate) fn can_befall(fault: &Fault, part: &Part) -> bool {
     };
     let change = matches!(event, Some(EventType::Added | EventType::Modified | EventType::Deleted));
     match fault {
-        Fault::CutFrame | Fault::TruncateFrame => !matches!(part, Part::ListHead { .. }),
+        Fault::CutFrame | Fault::TruncateFrame => !is_head(part),
         Fault::NoEndBookmark | Fault::TwoEndBookmarks => matches!(part, Part::Event { is_end: true, .. }),
         Fault::NoBookmarks => event == Some(&EventType::Bookmark),
         Fault::LostEvent
@@ -25,187 +28,35 @@ pub(crate) fn can_befall(fault: &Fault, part: &Part) -> bool {
         | Fault::OtherKind
         | Fault::BadJson => change,
         Fault::NoMetadata | Fault::BadMetadata | Fault::BadBody => change || *part == Part::Item,
-        Fault::BadVersion => {
-            change || event == Some(&EventType::Bookmark) || matches!(part, Part::ListHead { .. })
-        }
+        Fault::BadVersion => change || event == Some(&EventType::Bookmark) || is_head(part),
         _ => false,
     }
 }
 
-/// What is sent in place of the piece. What cannot be mangled, such as a line that is not JSON, stays as it is.
-pub(crate) fn mangle(fault: &Fault, piece: &Piece, resource: &str) -> Vec<Bytes> {
+/// What is sent in place of the piece. What cannot be mangled, such as an event that cannot be read, stays as it is.
+pub(crate) fn mangle(fault: &Fault, piece: &Piece, info: &RequestInfo) -> Vec<Bytes> {
     let original = piece.bytes.clone();
-    match fault {
-        Fault::NoEndBookmark | Fault::NoBookmarks | Fault::LostEvent => Vec::new(),
-        Fault::TwoEndBookmarks | Fault::DuplicateEvent => vec![original.clone(), original],
-        Fault::UnknownObject => [Some(original), unknown_object(piece)].into_iter().flatten().collect(),
-        Fault::OtherKind => [Some(original), other_kind(piece, resource)].into_iter().flatten().collect(),
-        Fault::BadJson => {
-            let mut half = piece.bytes[..piece.bytes.len() / 2].to_vec();
-            half.push(b'\n');
-            vec![half.into()]
-        }
-        Fault::NoMetadata => vec![with_object(piece, |object| object.set("metadata", &7))],
-        Fault::BadMetadata => {
-            vec![with_object(piece, |object| with_metadata(object, |meta| meta.set("labels", &7)))]
-        }
-        Fault::BadBody => vec![with_object(piece, spoil_body)],
-        Fault::BadVersion => vec![bad_version(piece)],
-        _ => vec![original],
+    match (fault, piece.coding) {
+        (Fault::NoEndBookmark | Fault::NoBookmarks | Fault::LostEvent, _) => Vec::new(),
+        (Fault::TwoEndBookmarks | Fault::DuplicateEvent, _) => vec![original.clone(), original],
+        (Fault::UnknownObject, Coding::Json) => and(original, json::unknown_object(piece)),
+        (Fault::UnknownObject, Coding::Protobuf) => and(original, protobuf::unknown_object(piece)),
+        (Fault::OtherKind, Coding::Json) => and(original, json::other_kind(piece, &info.resource)),
+        (Fault::OtherKind, Coding::Protobuf) => and(original, protobuf::other_kind(piece, &info.resource)),
+        (_, Coding::Json) => vec![json::spoil(fault, piece).unwrap_or(original)],
+        (_, Coding::Protobuf) => vec![protobuf::spoil(fault, piece, info).unwrap_or(original)],
     }
 }
 
-/// The piece with its object changed.
-fn with_object(piece: &Piece, change: impl FnOnce(&mut RawObject)) -> Bytes {
-    match piece.part {
-        Part::Event { .. } => change_event(&piece.bytes, |event| {
-            if let Some(mut object) = event.object("object") {
-                change(&mut object);
-                event.set("object", &object);
-            }
-        })
-        .unwrap_or_else(|| piece.bytes.clone()),
-        Part::Item => {
-            let start = piece.bytes.iter().position(|&byte| byte == b'{').unwrap_or(0);
-            let (comma, item) = piece.bytes.split_at(start);
-            let Some(mut object) = RawObject::parse(item) else { return piece.bytes.clone() };
-            change(&mut object);
-            [comma, object.to_json().as_bytes()].concat().into()
-        }
-        _ => piece.bytes.clone(),
-    }
+fn and(original: Bytes, more: Option<Bytes>) -> Vec<Bytes> {
+    [Some(original), more].into_iter().flatten().collect()
 }
 
-fn change_event(line: &[u8], change: impl FnOnce(&mut RawObject)) -> Option<Bytes> {
-    let mut event = RawObject::parse(line)?;
-    change(&mut event);
-    Some(format!("{}\n", event.to_json()).into())
+fn is_head(part: &Part) -> bool {
+    matches!(part, Part::ListHead { .. } | Part::ProtobufHead { .. })
 }
 
-fn with_metadata(object: &mut RawObject, change: impl FnOnce(&mut RawObject)) {
-    if let Some(mut metadata) = object.object("metadata") {
-        change(&mut metadata);
-        object.set("metadata", &metadata);
-    }
-}
-
-/// Gives `spec`, or what the kind has in its place, a value of the wrong type.
-fn spoil_body(object: &mut RawObject) {
-    let is_body = |name: &&str| !matches!(*name, "kind" | "apiVersion" | "metadata");
-    let field = ["spec", "data"].into_iter().find(|name| object.get(name).is_some());
-    let field = field.or_else(|| object.names().find(is_body)).unwrap_or("spec").to_owned();
-    let is_number =
-        object.get(&field).is_some_and(|value| value.get().starts_with(|c: char| c.is_ascii_digit()));
-    if is_number { object.set(&field, &"seven") } else { object.set(&field, &7) }
-}
-
-fn bad_version(piece: &Piece) -> Bytes {
-    let spoil = |metadata: &mut RawObject| {
-        let version = metadata.text("resourceVersion").unwrap_or_default();
-        metadata.set("resourceVersion", &format!("v{version}"));
-    };
-    match &piece.part {
-        Part::ListHead { metadata } => {
-            let Some(mut object) = RawObject::parse(&piece.bytes[metadata.clone()]) else {
-                return piece.bytes.clone();
-            };
-            spoil(&mut object);
-            let (before, after) = (&piece.bytes[..metadata.start], &piece.bytes[metadata.end..]);
-            [before, object.to_json().as_bytes(), after].concat().into()
-        }
-        _ => with_object(piece, |object| with_metadata(object, spoil)),
-    }
-}
-
-/// `MODIFIED` of a sibling that nobody has ever made.
-fn unknown_object(piece: &Piece) -> Option<Bytes> {
-    change_event(&piece.bytes, |event| {
-        let Some(mut object) = event.object("object") else { return };
-        with_metadata(&mut object, |metadata| {
-            let name = metadata.text("name").unwrap_or_default();
-            metadata.set("name", &format!("{name}-unknown"));
-            let uid = metadata.text("uid").unwrap_or_default();
-            metadata.set("uid", &format!("ffffffff{}", uid.get(8..).unwrap_or_default()));
-        });
-        event.set("type", &"MODIFIED");
-        event.set("object", &object);
-    })
-}
-
-/// `ADDED` of an object that has no business in this watch.
-fn other_kind(piece: &Piece, resource: &str) -> Option<Bytes> {
-    let metadata = RawObject::parse(&piece.bytes)?.object("object")?.object("metadata")?;
-    let kind = if resource == "configmaps" { "Secret" } else { "ConfigMap" };
-    let line = json!({
-        "type": "ADDED",
-        "object": {
-            "kind": kind,
-            "apiVersion": "v1",
-            "metadata": {
-                "name": metadata.text("name")?,
-                "namespace": metadata.text("namespace").unwrap_or_else(|| "default".into()),
-                "uid": metadata.text("uid"),
-                "resourceVersion": metadata.text("resourceVersion"),
-            },
-        },
-    });
-    Some(format!("{line}\n").into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const POD: &str = r#"{"kind":"Pod","metadata":{"name":"a","namespace":"n","uid":"12345678-9","resourceVersion":"4"},"spec":{"x":1}}"#;
-
-    fn event(fault: Fault, kind: &EventType) -> String {
-        let bytes = format!("{{\"type\":\"{kind}\",\"object\":{POD}}}\n").into();
-        let piece = Piece { bytes, part: Part::Line }.classify();
-        assert!(can_befall(&fault, &piece.part), "{fault}");
-        let sent: Vec<u8> = mangle(&fault, &piece, "pods").concat();
-        String::from_utf8(sent).unwrap()
-    }
-
-    #[test]
-    fn one_field_goes_wrong_and_the_rest_stays() {
-        for kind in &[EventType::Added, EventType::Modified, EventType::Deleted] {
-            let whole = format!("{{\"type\":\"{kind}\",\"object\":{POD}}}\n");
-            assert_eq!(event(Fault::BadBody, kind), whole.replace(r#"{"x":1}"#, "7"));
-            assert_eq!(event(Fault::BadVersion, kind), whole.replace(r#""4""#, r#""v4""#));
-            assert_eq!(event(Fault::BadMetadata, kind), whole.replace(r#""4"}"#, r#""4","labels":7}"#));
-            assert!(event(Fault::NoMetadata, kind).contains(r#""metadata":7,"spec""#));
-            assert_eq!(event(Fault::BadJson, kind), format!("{}\n", &whole[..whole.len() / 2]));
-        }
-    }
-
-    #[test]
-    fn an_item_keeps_its_comma() {
-        let piece = Piece { bytes: format!(", {POD}").into(), part: Part::Item };
-        let sent = mangle(&Fault::BadBody, &piece, "pods").concat();
-        assert_eq!(sent, format!(", {}", POD.replace(r#"{"x":1}"#, "7")).into_bytes());
-    }
-
-    #[test]
-    fn events_that_are_made_up_come_after_the_real_one() {
-        let unknown = event(Fault::UnknownObject, &EventType::Added);
-        let lines: Vec<&str> = unknown.lines().collect();
-        assert_eq!(lines.len(), 2);
-        assert!(lines[0].contains(r#""ADDED""#) && lines[0].contains(r#""name":"a""#));
-        assert!(lines[1].contains(r#""MODIFIED""#) && lines[1].contains(r#""name":"a-unknown""#));
-        assert!(lines[1].contains(r#""uid":"ffffffff-9""#));
-        assert!(
-            event(Fault::OtherKind, &EventType::Deleted)
-                .lines()
-                .nth(1)
-                .unwrap()
-                .contains(r#""kind":"ConfigMap""#)
-        );
-    }
-
-    #[test]
-    fn a_number_is_spoiled_by_a_word() {
-        let mut object = RawObject::parse(br#"{"kind":"PriorityClass","value":3}"#).unwrap();
-        spoil_body(&mut object);
-        assert_eq!(object.to_json(), r#"{"kind":"PriorityClass","value":"seven"}"#);
-    }
+/// The kind of an object that has no business in a watch of this resource.
+fn foreign_kind(resource: &str) -> &'static str {
+    if resource == "configmaps" { "Secret" } else { "ConfigMap" }
 }

@@ -1,17 +1,19 @@
-//! An answer in the pieces that a fault can befall: the lines of a watch, the items of a list.
+//! An answer in the pieces that a fault can befall: the events of a watch, the items of a list.
 //!
-//! Other answers, and formats that are not JSON, are pieces as they come from the server.
+//! Other answers are pieces as they come from the server.
+
+mod json;
+mod protobuf;
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use kube_wire::json::{EventType, WatchEvent};
+use kube_wire::json::{EventType, ListMeta};
 use kube_wire::meta::Metadata;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
+use crate::negotiate::Coding;
 use crate::{Body, BoxError};
 
 /// A part of an answer.
@@ -19,101 +21,136 @@ use crate::{Body, BoxError};
 pub(crate) struct Piece {
     pub(crate) bytes: Bytes,
     pub(crate) part: Part,
+    pub(crate) coding: Coding,
 }
 
 /// What a piece is.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Part {
-    /// A line of a watch, nobody has looked into it yet.
-    Line,
-    /// A line of a watch: its type, and whether it ends a streaming list.
+    /// An event of a watch, a line or a frame: nobody has looked into it yet.
+    Unread,
+    /// An event of a watch: its type, and whether it ends a streaming list.
     Event { kind: EventType, is_end: bool },
     /// All of a list before its first item, and where in it the list's metadata is.
     ListHead { metadata: Range<usize> },
-    /// An item of a list, with the comma before it if there is one.
+    /// The same in protobuf: what it says of the list, and how long its items are.
+    ProtobufHead { meta: ListMeta, lengths: Vec<usize> },
+    /// An item of a list: with the comma before it if there is one, or with its tag and length.
     Item,
     /// Anything else.
     Opaque,
 }
 
 /// Where the pieces of one answer come from.
-pub(crate) enum Source {
-    /// A watch: one JSON object a line.
-    Lines { inner: Body, buffer: BytesMut },
-    /// A list, which is collected first and then taken apart.
-    List { inner: Body, buffer: BytesMut, pieces: VecDeque<Piece> },
-    /// An answer in one piece.
-    Whole { inner: Body, buffer: BytesMut },
-    /// An answer as it comes.
-    Frames { inner: Body },
+pub(crate) struct Source {
+    kind: Kind,
+    coding: Coding,
+    inner: Body,
+    buffer: BytesMut,
+    /// The pieces of a list that is complete.
+    pieces: VecDeque<Piece>,
 }
 
-/// A line longer than this is passed on in parts, unread: the server takes no object of that size.
-const MAX_LINE: usize = 16 << 20;
+/// What kind of answer it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A watch: event after event.
+    Events,
+    /// A list, which is collected first and then taken apart.
+    List,
+    /// An answer in one piece.
+    Whole,
+    /// An answer as it comes.
+    Frames,
+}
+
+/// An event longer than this is passed on in parts, unread: the server takes no object of that size.
+const MAX_EVENT: usize = 16 << 20;
 
 impl Source {
-    pub(crate) fn lines(inner: Body) -> Self {
-        Self::Lines { inner, buffer: BytesMut::new() }
+    pub(crate) fn events(inner: Body, coding: Coding) -> Self {
+        Self::new(Kind::Events, inner, coding)
     }
 
-    pub(crate) fn list(inner: Body) -> Self {
-        Self::List { inner, buffer: BytesMut::new(), pieces: VecDeque::new() }
+    pub(crate) fn list(inner: Body, coding: Coding) -> Self {
+        Self::new(Kind::List, inner, coding)
     }
 
     pub(crate) fn whole(inner: Body) -> Self {
-        Self::Whole { inner, buffer: BytesMut::new() }
+        Self::new(Kind::Whole, inner, Coding::Json)
+    }
+
+    pub(crate) fn frames(inner: Body) -> Self {
+        Self::new(Kind::Frames, inner, Coding::Json)
+    }
+
+    /// How a watch writes its events; none if this is no watch.
+    pub(crate) fn event_coding(&self) -> Option<Coding> {
+        (self.kind == Kind::Events).then_some(self.coding)
     }
 
     /// The next piece; none at the end.
     ///
     /// *Cancel safety*: what was read so far is kept.
     pub(crate) async fn next(&mut self) -> Option<Result<Piece, BoxError>> {
-        match self {
-            Self::Lines { inner, buffer } => loop {
-                if let Some(end) = buffer.iter().position(|&byte| byte == b'\n') {
-                    return Some(Ok(Piece { bytes: buffer.split_to(end + 1).freeze(), part: Part::Line }));
+        loop {
+            if let Some(piece) = self.pieces.pop_front().or_else(|| self.event()) {
+                return Some(Ok(piece));
+            }
+            match read(&mut self.inner).await {
+                Some(Ok(bytes)) if self.kind == Kind::Frames => {
+                    return Some(Ok(self.piece(bytes, Part::Opaque)));
                 }
-                if buffer.len() > MAX_LINE {
-                    return Some(Ok(Piece { bytes: buffer.split().freeze(), part: Part::Opaque }));
+                Some(Ok(bytes)) => self.buffer.extend_from_slice(&bytes),
+                Some(Err(error)) => return Some(Err(error)),
+                None if self.buffer.is_empty() => return None,
+                None => {
+                    let rest = self.buffer.split().freeze();
+                    match (self.kind, self.coding) {
+                        (Kind::List, Coding::Json) => self.pieces.extend(json::split_list(&rest)),
+                        (Kind::List, Coding::Protobuf) => self.pieces.extend(protobuf::split_list(&rest)),
+                        _ => return Some(Ok(self.piece(rest, Part::Opaque))),
+                    }
                 }
-                match read(inner).await {
-                    Some(Ok(bytes)) => buffer.extend_from_slice(&bytes),
-                    Some(Err(error)) => return Some(Err(error)),
-                    None if buffer.is_empty() => return None,
-                    None => return Some(Ok(Piece { bytes: buffer.split().freeze(), part: Part::Opaque })),
-                }
-            },
-            Self::List { inner, buffer, pieces } => loop {
-                if let Some(piece) = pieces.pop_front() {
-                    return Some(Ok(piece));
-                }
-                match read(inner).await {
-                    Some(Ok(bytes)) => buffer.extend_from_slice(&bytes),
-                    Some(Err(error)) => return Some(Err(error)),
-                    None if buffer.is_empty() => return None,
-                    None => pieces.extend(split_list(&buffer.split().freeze())),
-                }
-            },
-            Self::Whole { inner, buffer } => loop {
-                match read(inner).await {
-                    Some(Ok(bytes)) => buffer.extend_from_slice(&bytes),
-                    Some(Err(error)) => return Some(Err(error)),
-                    None if buffer.is_empty() => return None,
-                    None => return Some(Ok(Piece { bytes: buffer.split().freeze(), part: Part::Opaque })),
-                }
-            },
-            Self::Frames { inner } => {
-                Some(read(inner).await?.map(|bytes| Piece { bytes, part: Part::Opaque }))
             }
         }
+    }
+
+    fn new(kind: Kind, inner: Body, coding: Coding) -> Self {
+        Self { kind, coding, inner, buffer: BytesMut::new(), pieces: VecDeque::new() }
+    }
+
+    /// The first event of the buffer, if it is complete.
+    fn event(&mut self) -> Option<Piece> {
+        if self.kind != Kind::Events {
+            return None;
+        }
+        let end = match self.coding {
+            Coding::Json => json::event_end(&self.buffer),
+            Coding::Protobuf => protobuf::event_end(&self.buffer),
+        };
+        let (bytes, part) = match end {
+            Some(end) if end <= self.buffer.len() => (self.buffer.split_to(end), Part::Unread),
+            _ if self.buffer.len() > MAX_EVENT => (self.buffer.split(), Part::Opaque),
+            _ => return None,
+        };
+        Some(self.piece(bytes.freeze(), part))
+    }
+
+    fn piece(&self, bytes: Bytes, part: Part) -> Piece {
+        Piece { bytes, part, coding: self.coding }
     }
 }
 
 impl Piece {
-    /// Looks into a line, if it is one.
+    /// Looks into an event, if it is one.
     pub(crate) fn classify(mut self) -> Self {
-        if self.part == Part::Line {
-            self.part = read_event(&self.bytes).unwrap_or(Part::Opaque);
+        if self.part == Part::Unread {
+            let event = match self.coding {
+                Coding::Json => json::read_event(&self.bytes),
+                Coding::Protobuf => protobuf::read_event(&self.bytes),
+            };
+            self.part = event.unwrap_or(Part::Opaque);
         }
         self
     }
@@ -133,46 +170,11 @@ async fn read(inner: &mut Body) -> Option<Result<Bytes, BoxError>> {
     }
 }
 
-fn read_event(line: &[u8]) -> Option<Part> {
-    let WatchEvent { kind, object } = WatchEvent::parse(line).ok()?;
+/// An event whose object has this metadata, if it can be read.
+fn event<E>(kind: EventType, metadata: Result<Metadata<'_>, E>) -> Part {
     let is_end = kind == EventType::Bookmark
-        && Metadata::from_json(object)
-            .is_ok_and(|metadata| metadata.annotation("k8s.io/initial-events-end") == Some("true"));
-    Some(Part::Event { kind, is_end })
-}
-
-/// The head, each item, and the tail; in one piece if it is not a list with metadata before its items.
-fn split_list(body: &Bytes) -> Vec<Piece> {
-    #[derive(Deserialize)]
-    struct List<'a> {
-        #[serde(borrow)]
-        metadata: &'a RawValue,
-        #[serde(borrow)]
-        items: Vec<&'a RawValue>,
-    }
-    let in_one = || vec![Piece { bytes: body.clone(), part: Part::Opaque }];
-    let Ok(list) = serde_json::from_slice::<List<'_>>(body) else { return in_one() };
-    // The values borrow from the body, so their places in it are known.
-    let place = |value: &RawValue| {
-        let start = value.get().as_ptr() as usize - body.as_ptr() as usize;
-        start..start + value.get().len()
-    };
-    let metadata = place(list.metadata);
-    let head_end = list.items.first().map_or(body.len(), |item| place(item).start);
-    if metadata.end > head_end {
-        return in_one();
-    }
-    let mut pieces = vec![Piece { bytes: body.slice(..head_end), part: Part::ListHead { metadata } }];
-    let mut end = head_end;
-    for item in list.items {
-        let item = place(item);
-        pieces.push(Piece { bytes: body.slice(end..item.end), part: Part::Item });
-        end = item.end;
-    }
-    if end < body.len() {
-        pieces.push(Piece { bytes: body.slice(end..), part: Part::Opaque });
-    }
-    pieces
+        && metadata.is_ok_and(|metadata| metadata.annotation("k8s.io/initial-events-end") == Some("true"));
+    Part::Event { kind, is_end }
 }
 
 #[cfg(test)]
@@ -201,9 +203,9 @@ mod tests {
     async fn lines_are_found_however_they_are_framed() {
         let stream = "{\"type\":\"ADDED\",\"object\":{}}\n{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"annotations\":\
             {\"k8s.io/initial-events-end\":\"true\"}}}}\nhalf";
-        let whole = texts(Source::lines(body(&[stream]))).await;
+        let whole = texts(Source::events(body(&[stream]), Coding::Json)).await;
         let bytes: Vec<&str> = stream.split("").collect();
-        assert_eq!(texts(Source::lines(body(&bytes))).await, whole);
+        assert_eq!(texts(Source::events(body(&bytes), Coding::Json)).await, whole);
         let parts: Vec<_> = whole.iter().map(|(_, part)| part.clone()).collect();
         assert_eq!(
             parts,
@@ -220,7 +222,7 @@ mod tests {
     async fn a_list_comes_apart_and_together_again() {
         let list =
             r#"{"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[{"a":1}, {"b":[2,3]},{}]}"#;
-        let pieces = texts(Source::list(body(&[&list[..20], &list[20..]]))).await;
+        let pieces = texts(Source::list(body(&[&list[..20], &list[20..]]), Coding::Json)).await;
         assert_eq!(pieces.iter().map(|(text, _)| text.as_str()).collect::<String>(), list);
         assert_eq!(pieces[2], (r#", {"b":[2,3]}"#.to_owned(), Part::Item));
         let Part::ListHead { metadata } = pieces[0].1.clone() else { panic!("{pieces:?}") };
@@ -232,7 +234,7 @@ mod tests {
             r#"{"items":[1],"metadata":{}}"#,
             "x",
         ] {
-            let pieces = texts(Source::list(body(&[odd]))).await;
+            let pieces = texts(Source::list(body(&[odd]), Coding::Json)).await;
             assert_eq!(pieces.iter().map(|(text, _)| text.as_str()).collect::<String>(), odd);
         }
     }

@@ -132,7 +132,7 @@ impl FaultyAnswer {
             self.passed = self.events;
         }
         let is_paced = !matches!(self.pace, Pace::Full);
-        let has_lines = matches!(self.source, Source::Lines { .. });
+        let is_watch = self.source.event_coding().is_some();
         let is_silent = self.is_silent;
         let position = self.position(self.passed);
         self.faults.book().due(&self.call, position, &mut self.offered, |fault| match fault {
@@ -140,7 +140,7 @@ impl FaultyAnswer {
             // A silent connection can still die, but that is all it does.
             _ if is_silent => false,
             Fault::Drip { .. } | Fault::SplitFrames => !is_paced,
-            Fault::ExpiredEvent | Fault::ErrorEvent => has_lines,
+            Fault::ExpiredEvent | Fault::ErrorEvent => is_watch,
             // Decided before the headers were sent.
             Fault::GzipMembers | Fault::GzipTruncated => false,
             _ => true,
@@ -165,8 +165,9 @@ impl FaultyAnswer {
                 self.is_silent = true;
             }
             other => {
-                if let Some(line) = error_event(&other) {
-                    self.push(line);
+                let event = self.source.event_coding().and_then(|coding| error_event(&other, coding));
+                if let Some(event) = event {
+                    self.push(event);
                     self.ending.get_or_insert(Ending::Clean);
                 }
             }
@@ -187,7 +188,7 @@ impl FaultyAnswer {
             }
         };
         let (piece, fault) = self.draw(piece);
-        if matches!(piece.part, Part::Line | Part::Event { .. } | Part::Item) {
+        if matches!(piece.part, Part::Unread | Part::Event { .. } | Part::Item) {
             self.events += 1;
         }
         match fault {
@@ -202,14 +203,14 @@ impl FaultyAnswer {
                 self.ending = Some(ending);
             }
             Some(fault) => {
-                for bytes in mangle(&fault, &piece, &self.call.info.resource) {
+                for bytes in mangle(&fault, &piece, &self.call.info) {
                     self.push(bytes);
                 }
             }
         }
     }
 
-    /// The fault for this piece. Nobody looks into a line that no rule asks about.
+    /// The fault for this piece. Nobody looks into an event that no rule asks about.
     fn draw(&mut self, piece: Piece) -> (Piece, Option<Fault>) {
         let position = self.position(self.events);
         let mut book = self.faults.book();

@@ -4,6 +4,7 @@ mod before;
 mod cluster;
 mod events;
 mod lifecycle;
+mod protobuf;
 mod seeds;
 mod socket;
 mod streams;
