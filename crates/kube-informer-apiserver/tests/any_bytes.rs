@@ -9,6 +9,7 @@ use fastrand::Rng;
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
 use kube_informer_apiserver::ApiServer;
+use kube_wire::protobuf::{Envelope, Kind, from_slice, from_value};
 use serde_json::{Value, json};
 
 const ROUNDS: u64 = 3_000;
@@ -91,6 +92,17 @@ const TYPES: &[&str] = &[
     "application/json-patch+json",
     "application/apply-patch+yaml",
     "x",
+];
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const ACCEPTED: &[&str] = &[
+    PROTOBUF,
+    "application/vnd.kubernetes.protobuf,application/json",
+    "application/json;q=0.1,application/vnd.kubernetes.protobuf;q=0.2",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+    "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    "application/vnd.kubernetes.protobuf;stream=watch;type=watch",
+    "*/*;q=nan,application/vnd.kubernetes.protobuf;q=;as",
+    ";;=,,/;q=1;q=2",
 ];
 
 fn pick<'a>(random: &mut Rng, from: &[&'a str]) -> &'a str {
@@ -227,6 +239,36 @@ fn body(random: &mut Rng) -> Vec<u8> {
     object.to_string().into_bytes()
 }
 
+/// Protobuf of an object that fits here or there, perhaps with a byte changed or its end missing; or chance in an envelope.
+fn protobuf_body(random: &mut Rng) -> Vec<u8> {
+    let objects = [
+        ("v1", "ConfigMap", common::config_map("a")),
+        ("v1", "Pod", common::pod("a")),
+        ("v1", "Namespace", json!({ "metadata": { "name": "n" } })),
+        ("v1", "DeleteOptions", json!({ "gracePeriodSeconds": 0, "propagationPolicy": "Orphan" })),
+        ("v1", "Binding", json!({ "target": { "name": "a" } })),
+        ("policy/v1", "Eviction", json!({ "deleteOptions": {} })),
+    ];
+    let (api_version, kind, object) = &objects[random.usize(..objects.len())];
+    let mut raw = from_value(Kind::find(api_version, kind).expect("a kind"), object).expect("an object");
+    match random.u8(..5) {
+        0 => raw = bytes(random, 60),
+        1 => raw.truncate(random.usize(..raw.len())),
+        2 => {
+            let at = random.usize(..raw.len());
+            raw[at] = random.u8(..);
+        }
+        _ => {}
+    }
+    let mut body = Vec::new();
+    Envelope { api_version, kind, raw: &raw }.write(&mut body);
+    if random.u8(..8) == 0 {
+        let at = random.usize(..body.len());
+        body[at] = random.u8(..);
+    }
+    body
+}
+
 fn request(random: &mut Rng) -> Option<Request<Full<Bytes>>> {
     let uri: Uri = path(random).parse().ok()?;
     let methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "BREW"];
@@ -237,6 +279,10 @@ fn request(random: &mut Rng) -> Option<Request<Full<Bytes>>> {
         (_, &Method::PATCH) => TYPES[random.usize(1..3)],
         _ => TYPES[0],
     };
+    let (kind, body) = match random.u8(..4) {
+        0 => (PROTOBUF, protobuf_body(random)),
+        _ => (kind, body),
+    };
     let mut request = Request::builder().method(method).uri(uri).body(Full::new(body.into())).ok()?;
     let headers = request.headers_mut();
     headers.insert("content-type", HeaderValue::from_static(kind));
@@ -246,6 +292,9 @@ fn request(random: &mut Rng) -> Option<Request<Full<Bytes>>> {
         {
             headers.insert(HeaderName::from_static(name), value);
         }
+    }
+    if random.u8(..3) == 0 {
+        headers.insert("accept", HeaderValue::from_static(pick(random, ACCEPTED)));
     }
     Some(request)
 }
@@ -263,6 +312,7 @@ fn is_asked_for(code: u16, status: &Value) -> bool {
 async fn run(seed: u64) {
     let server = ApiServer::builder().epoch("2026-11-15T12:00:00Z".parse().unwrap()).seed(seed).build();
     let mut random = Rng::with_seed(seed);
+    let mut refused_in_protobuf = 0;
     let mut codes = std::collections::BTreeMap::<u16, u32>::new();
     for _ in 0..ROUNDS {
         let Some(request) = request(&mut random) else { continue };
@@ -277,16 +327,24 @@ async fn run(seed: u64) {
             continue;
         }
         let bytes = body.collect().await.expect("a body").to_bytes();
-        if parts.headers["content-type"] == "application/json" {
-            let status: Value = serde_json::from_slice(&bytes).unwrap();
-            assert_eq!(status["kind"], "Status", "{what}: {status}");
-            assert!(is_asked_for(code, &status), "{what}: {status}");
-        } else {
-            assert_eq!((code, &bytes[..]), (404, &b"404 page not found\n"[..]), "{what}");
-        }
+        let status: Value = match parts.headers["content-type"].to_str().unwrap() {
+            "application/json" => serde_json::from_slice(&bytes).unwrap(),
+            PROTOBUF => {
+                refused_in_protobuf += 1;
+                let envelope = Envelope::parse(&bytes).unwrap();
+                from_slice(Kind::find(envelope.api_version, envelope.kind).unwrap(), envelope.raw).unwrap()
+            }
+            _ => {
+                assert_eq!((code, &bytes[..]), (404, &b"404 page not found\n"[..]), "{what}");
+                continue;
+            }
+        };
+        assert_eq!(status["kind"], "Status", "{what}: {status}");
+        assert!(is_asked_for(code, &status), "{what}: {status}");
     }
     assert_eq!(server.stats().open_watches, 0, "seed {seed}");
-    for code in [200, 201, 400, 404, 405, 422] {
+    assert!(refused_in_protobuf > 100, "seed {seed}: {refused_in_protobuf} refusals in protobuf");
+    for code in [200, 201, 400, 404, 405, 406, 415, 422] {
         assert!(codes.contains_key(&code), "seed {seed} never got as far as {code}: {codes:?}");
     }
 }
