@@ -133,7 +133,7 @@ async fn reconcile(
             Err(error) => return Err(error.into()),
         }
     };
-    if deployment.controller().is_none_or(|owner| *owner.uid != *foo.uid()) {
+    if deployment.controller().is_none_or(|owner| owner.uid != *foo.uid()) {
         println!(
             "{}: will not adopt deployment {}, which it does not own",
             request.key, spec.deployment_name

@@ -275,6 +275,12 @@ impl SharedInformerFactory {
         if options.metadata_only {
             source = source.metadata_only();
         }
+        if options.json {
+            source = source.json();
+        }
+        if options.gzip {
+            source = source.gzip();
+        }
         Arc::new(move |scope: &Scope| -> Arc<dyn ListWatch> {
             let source = source.clone();
             Arc::new(match scope.as_namespace() {

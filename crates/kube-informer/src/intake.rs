@@ -5,14 +5,16 @@
 
 use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use kube_wire::{FieldPath, Metadata, ResourceVersion, path};
+use kube_wire::{FieldPath, Metadata, ResourceVersion};
 use serde_json::Value;
 
 use crate::ObjectKey;
-use crate::object::{Body, Decoder, Entry, Kind, Meta, Shared, Storage, View, Wire};
+use crate::object::{
+    Arrival, Body, Decoder, Entry, Interner, Kind, Meta, Packer, Shared, Storage, View, Wire,
+};
 use crate::store::{IndexSet, IndexValues, StateCell};
 
 /// An object that could not be taken in: shown in the stats, and tried again when it changes.
@@ -104,6 +106,8 @@ pub(crate) struct Intake {
     pub(crate) decoder: Option<Decoder>,
     pub(crate) indexes: Arc<ArcSwap<IndexSet>>,
     pub(crate) state: Arc<StateCell>,
+    pub(crate) interner: Mutex<Interner>,
+    pub(crate) packer: Mutex<Packer>,
 }
 
 /// What was made of an object's bytes.
@@ -115,9 +119,14 @@ pub(crate) struct Taken {
 
 impl Intake {
     /// Takes one object in. `trusted` says that a known uid and version mean a known object, which is then used again.
-    pub(crate) fn take(&self, wire: Wire, bytes: &[u8], trusted: bool) -> Result<Taken, SetAside> {
-        let Wire::Json = wire;
-        let metadata = Metadata::from_json(bytes).map_err(|error| aside_unread(bytes, &error.to_string()))?;
+    pub(crate) fn take(&self, arrival: Arrival<'_>, trusted: bool) -> Result<Taken, SetAside> {
+        let Arrival { wire, bytes, named } = arrival;
+        let mut metadata = wire
+            .metadata(&self.kind, bytes)
+            .map_err(|error| self.aside_unread(wire, bytes, &error.to_string()))?;
+        if let Some((api_version, kind)) = named {
+            (metadata.api_version, metadata.kind) = (Some(api_version.into()), Some(kind.into()));
+        }
         let aside = |problem: String| SetAside {
             key: (!metadata.name.is_empty()).then(|| ObjectKey::new(&metadata.namespace, &metadata.name)),
             version: (!metadata.resource_version.is_empty()).then(|| (&*metadata.resource_version).into()),
@@ -130,7 +139,8 @@ impl Intake {
             let problem = format!("expected {}, got {found}", self.kind);
             return Err(SetAside { wrong_kind: true, key: None, version: None, ..aside(problem) });
         }
-        let meta = Meta::new(&metadata).map_err(|error| aside(error.to_string()))?;
+        let meta =
+            Meta::new(&metadata, &mut lock(&self.interner)).map_err(|error| aside(error.to_string()))?;
         if trusted && let Some(known) = self.known(&meta) {
             return Ok(known);
         }
@@ -146,17 +156,40 @@ impl Intake {
             .map_err(aside)
     }
 
+    /// Packs what came by itself, in a watch.
+    pub(crate) fn pack_one(&self, entry: &mut Arc<Entry>) {
+        if self.packs() {
+            lock(&self.packer).pack_one(entry);
+        }
+    }
+
+    /// Packs what came together, in a list.
+    pub(crate) fn pack_batch(&self, batch: &mut [Arc<Entry>]) {
+        if self.packs() {
+            lock(&self.packer).pack_batch(batch);
+        }
+    }
+
+    /// How many dictionaries are in use, and what they take.
+    pub(crate) fn dictionaries(&self) -> (usize, usize) {
+        lock(&self.packer).dictionaries()
+    }
+
+    pub(crate) fn packs(&self) -> bool {
+        self.storage == Storage::Packed
+    }
+
     fn body(&self, wire: Wire, typed: bool, bytes: &[u8]) -> Result<Body, String> {
-        let trimmed = path::cut(bytes, &self.cuts).map_err(|error| error.to_string())?;
+        let trimmed = wire.cut(&self.kind, bytes, &self.cuts).map_err(|error| error.to_string())?;
         let bytes = trimmed.as_deref().unwrap_or(bytes);
         let transformed;
-        let (typed, bytes) = match &self.transform {
-            None => (typed, bytes),
+        let (wire, typed, bytes) = match &self.transform {
+            None => (wire, typed, bytes),
             Some(transform) => match (transform.run)(&self.kind, wire, typed, bytes)? {
-                Transformed::Value(value) => return Ok(Body::decoded(value, bytes)),
+                Transformed::Value(value) => return Ok(Body::decoded(value, wire, bytes)),
                 Transformed::Json(json) => {
                     transformed = json;
-                    (true, &transformed[..])
+                    (Wire::Json, true, &transformed[..])
                 }
             },
         };
@@ -164,7 +197,7 @@ impl Intake {
             (Storage::Decoded, Some(decoder)) => {
                 let value =
                     (decoder.run)(&self.kind, wire, typed, bytes).map_err(|error| error.to_string())?;
-                Ok(Body::decoded(value, bytes))
+                Ok(Body::decoded(value, wire, bytes))
             }
             _ => Ok(Body::Raw { wire, typed, bytes: bytes.into() }),
         }
@@ -174,7 +207,7 @@ impl Intake {
     fn known(&self, meta: &Meta) -> Option<Taken> {
         let state = self.state.load();
         let slot = state.objects.get(meta.key.as_str())?;
-        let same = slot.entry.uid() == &*meta.uid && *slot.entry.version() == meta.version && !slot.stale;
+        let same = *slot.entry.uid() == meta.uid && *slot.entry.version() == meta.version && !slot.stale;
         same.then(|| Taken { entry: Arc::clone(&slot.entry), values: slot.values.clone() })
     }
 
@@ -185,21 +218,27 @@ impl Intake {
             metadata.api_version.as_deref().is_none_or(|version| version == self.kind.api_version());
         partial || (kind && api_version)
     }
+
+    /// For an object whose metadata cannot be read: what can be read of its key all the same.
+    fn aside_unread(&self, wire: Wire, bytes: &[u8], problem: &str) -> SetAside {
+        let text = |field: &str| {
+            let path = FieldPath::of_fields(["metadata", field]);
+            let texts = wire.texts(&self.kind, bytes, &path).ok()?;
+            texts.into_iter().next().map(|text| text.into_owned())
+        };
+        let namespace = text("namespace").unwrap_or_default();
+        SetAside {
+            key: text("name").filter(|name| !name.is_empty()).map(|name| ObjectKey::new(&namespace, &name)),
+            version: text("resourceVersion").map(Into::into),
+            problem: problem.to_owned(),
+            wrong_kind: false,
+        }
+    }
 }
 
-/// For an object whose metadata cannot be read: what can be read of its key all the same.
-fn aside_unread(bytes: &[u8], problem: &str) -> SetAside {
-    let text = |field: &str| {
-        let path = FieldPath::of_fields(["metadata", field]);
-        path.texts(bytes).ok().and_then(|texts| texts.into_iter().next()).map(|text| text.into_owned())
-    };
-    let namespace = text("namespace").unwrap_or_default();
-    SetAside {
-        key: text("name").filter(|name| !name.is_empty()).map(|name| ObjectKey::new(&namespace, &name)),
-        version: text("resourceVersion").map(Into::into),
-        problem: problem.to_owned(),
-        wrong_kind: false,
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Neither is ever left half changed: a panic inside would be a bug of ours in a single statement.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a panic said.

@@ -35,7 +35,7 @@ pub use handler::{EventHandler, HandlerOptions, blocking};
 pub use intake::{SetAside, Transform};
 pub use key::ObjectKey;
 pub use lister::Lister;
-pub use object::{Kind, Object, Storage};
+pub use object::{Kind, Object, Storage, Uid};
 pub use shared_informer::{InformerOptions, Registration, SharedInformer};
 pub use store::{IndexBy, Indexer, Snapshot};
 pub use workqueue::WorkQueue;

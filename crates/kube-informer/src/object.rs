@@ -3,9 +3,14 @@
 //! Made by the intake of a [`reflector`](crate::reflector), kept by the [`store`](crate::store), handed to
 //! [handlers](crate::handler) and [listers](crate::lister).
 
+mod dictionary;
 mod entry;
 mod kind;
+mod meta;
+mod packed;
+mod uid;
 mod view;
+mod wire;
 
 use std::any::Any;
 use std::fmt;
@@ -13,9 +18,15 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 pub(crate) use entry::{Body, Decoder, Shared};
-pub use entry::{Entry, Meta, OwnerReference, Storage, Wire};
+pub use entry::{Entry, Storage};
 pub use kind::Kind;
+pub use meta::OwnerReference;
+pub(crate) use meta::{Interner, Meta};
+pub(crate) use packed::{BATCH_BYTES, Packer};
+pub use uid::Uid;
 pub use view::{DecodeError, View};
+pub(crate) use wire::Arrival;
+pub use wire::Wire;
 
 /// A decoded value that several may hold. A box inside the Arc: the entry's weak reference pins the memory of the Arc itself,
 /// and that must not be the size of a Pod.

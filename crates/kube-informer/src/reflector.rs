@@ -3,13 +3,15 @@
 //! Fed by a [`source`](crate::source), feeds a [`DeltaFifo`](crate::delta_fifo::DeltaFifo) or any other [`Sink`]. What to do
 //! next is decided by a pure state machine (`machine`); the code here carries it out.
 
+mod collected;
 mod config;
 mod list;
 mod machine;
+mod parts;
 mod status;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use futures_core::future::BoxFuture;
 use kube_wire::ResourceVersion;
@@ -18,7 +20,7 @@ use tracing::{Instrument, debug, info_span};
 
 use crate::delta_fifo::{Delta, Scope};
 use crate::intake::Intake;
-use crate::object::{Kind, Storage};
+use crate::object::{Kind, Packer, Storage};
 use crate::source::{ListWatch, SourceError};
 use crate::{Indexer, SetAside};
 
@@ -88,6 +90,8 @@ impl Reflector {
             decoder: None,
             indexes: indexer.indexes,
             state: indexer.cell,
+            interner: Mutex::default(),
+            packer: Mutex::new(Packer::new()),
         };
         Self::over(Arc::new(source), sink, Scope::CLUSTER, Arc::new(intake), config, Arc::default())
     }

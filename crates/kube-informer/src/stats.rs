@@ -43,6 +43,10 @@ pub struct StoreStats {
     pub objects: usize,
     /// How many bytes their bodies take.
     pub bytes: usize,
+    /// How many dictionaries they are packed with.
+    pub dictionaries: usize,
+    /// How many bytes the dictionaries take.
+    pub dictionary_bytes: usize,
     /// The version of each scope.
     pub versions: Vec<(Scope, ResourceVersion)>,
     /// Each index: its name, how many pairs of value and object it has.

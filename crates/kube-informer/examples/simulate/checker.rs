@@ -100,7 +100,9 @@ pub fn check_version(
                         fact.version
                     ));
                 }
-                Some(entry) if entry.uid() != fact.uid || entry.version().as_u64() != Some(fact.version) => {
+                Some(entry)
+                    if *entry.uid() != *fact.uid || entry.version().as_u64() != Some(fact.version) =>
+                {
                     let (server, store) = (fact.version, entry.version());
                     return Err(format!(
                         "at {version} ({scope}) the server has {key}@{server}, the store {store}"

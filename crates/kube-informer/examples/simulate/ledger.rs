@@ -148,7 +148,7 @@ impl Ledger {
         if heard.present.contains_key(object.key()) {
             self.fail(format_args!("hears of {} as new, though it knows it", show(object)));
         }
-        if self.0.rules.once && heard.ended.contains(&(object.key().clone(), object.uid().to_owned())) {
+        if self.0.rules.once && heard.ended.contains(&(object.key().clone(), object.uid().to_string())) {
             self.fail(format_args!("hears of {} as new after its end", show(object)));
         }
         if initial && heard.synced {
@@ -162,12 +162,14 @@ impl Ledger {
         let mut heard = self.lock();
         match heard.present.get(new.key()) {
             None => self.fail(format_args!("hears of a change of {}, which it does not know", show(new))),
-            Some(told) if told.uid != old.uid() || told.version != *old.version() => self.fail(format_args!(
-                "hears of a change from {}, but last heard of version {} of {}",
-                show(old),
-                told.version,
-                told.uid
-            )),
+            Some(told) if *old.uid() != *told.uid || told.version != *old.version() => {
+                self.fail(format_args!(
+                    "hears of a change from {}, but last heard of version {} of {}",
+                    show(old),
+                    told.version,
+                    told.uid
+                ));
+            }
             Some(_) => {}
         }
         if old.uid() != new.uid() {
@@ -187,7 +189,7 @@ impl Ledger {
         let mut heard = self.lock();
         match heard.present.remove(object.key()) {
             None => self.fail(format_args!("hears of the end of {}, which it does not know", show(object))),
-            Some(told) if told.uid != object.uid() => {
+            Some(told) if *object.uid() != *told.uid => {
                 self.fail(format_args!("hears of the end of {}, but knows {}", show(object), told.uid));
             }
             Some(told) if self.0.rules.ordered && !missed && *object.version() < told.version => {
@@ -199,7 +201,7 @@ impl Ledger {
             }
             Some(_) => {}
         }
-        heard.ended.insert((object.key().clone(), object.uid().to_owned()));
+        heard.ended.insert((object.key().clone(), object.uid().to_string()));
     }
 
     fn filtered(&self, object: &Entry) {
@@ -263,7 +265,7 @@ impl Ledger {
         for (key, told) in &heard.present {
             match stored.get(key) {
                 None => return Some(format!("{} knows {key}@{}, which is gone", self.0.name, told.version)),
-                Some(object) if object.uid() != told.uid || *object.version() != told.version => {
+                Some(object) if *object.uid() != *told.uid || *object.version() != told.version => {
                     return Some(format!(
                         "{} knows {key}@{}, but there is {}",
                         self.0.name,
@@ -342,9 +344,9 @@ pub fn passes(object: &Entry) -> bool {
 }
 
 fn told(object: &Entry) -> Told {
-    Told { uid: object.uid().to_owned(), version: object.version().clone(), at: Instant::now() }
+    Told { uid: object.uid().to_string(), version: object.version().clone(), at: Instant::now() }
 }
 
 fn show(object: &Entry) -> String {
-    format!("{}@{} {}", object.key(), object.version(), &object.uid()[..object.uid().len().min(8)])
+    format!("{}@{} {:.8}", object.key(), object.version(), object.uid())
 }

@@ -109,7 +109,7 @@ impl Operator {
             let slot = child.name().rsplit_once('-').and_then(|(_, slot)| slot.parse::<i32>().ok());
             if is_owned_by(&child, parent) && slot.is_some_and(|slot| slot >= wanted) {
                 let only_this =
-                    Preconditions { uid: Some(child.uid().to_owned()), ..Preconditions::default() };
+                    Preconditions { uid: Some(child.uid().to_string()), ..Preconditions::default() };
                 let how = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
                 unless(404, maps.delete(child.name(), &how).await)?;
                 self.mishaps.look_out();
@@ -151,7 +151,7 @@ fn child(parent: &Object<Deployment>, name: &str) -> serde_json::Result<ConfigMa
 }
 
 fn is_owned_by(child: &Object<ConfigMap>, parent: &Object<Deployment>) -> bool {
-    child.controller().is_some_and(|owner| *owner.uid == *parent.uid())
+    child.controller().is_some_and(|owner| owner.uid == *parent.uid())
 }
 
 fn text(child: &Object<ConfigMap>) -> Option<&str> {

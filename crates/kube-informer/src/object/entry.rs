@@ -6,9 +6,11 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use kube_wire::{FieldPath, LabelSelector, Metadata, ResourceVersion, WireError, path};
+use kube_wire::{FieldPath, LabelSelector, Metadata, ResourceVersion, WireError};
 
-use super::{DecodeError, Kind, View};
+use super::dictionary::Dictionary;
+use super::meta::{Interner, Meta, OwnerReference};
+use super::{DecodeError, Kind, Uid, View, Wire};
 use crate::ObjectKey;
 
 pub(crate) type Shared = Arc<dyn Any + Send + Sync>;
@@ -26,48 +28,15 @@ pub struct Entry {
     live: Mutex<Live>,
 }
 
-/// The part of an object's metadata that is read without decoding.
-#[derive(Debug, Clone)]
-pub struct Meta {
-    pub(crate) key: ObjectKey,
-    pub(crate) uid: Arc<str>,
-    pub(crate) version: ResourceVersion,
-    pub(crate) generation: i64,
-    pub(crate) labels: Arc<[(Arc<str>, Arc<str>)]>,
-    pub(crate) owners: Arc<[OwnerReference]>,
-    pub(crate) deletion_timestamp: Option<Arc<str>>,
-    pub(crate) annotations_hash: u64,
-}
-
-/// One of the owners of an object.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct OwnerReference {
-    /// The owner's `apiVersion`.
-    pub api_version: Arc<str>,
-    /// The owner's kind.
-    pub kind: Arc<str>,
-    /// The owner's name.
-    pub name: Arc<str>,
-    /// The owner's uid.
-    pub uid: Arc<str>,
-    /// Whether this owner manages the object.
-    pub controller: bool,
-}
-
-/// How objects come over the wire and are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Wire {
-    /// JSON text.
-    Json,
-}
-
 /// In which form a cache keeps the bodies of its objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Storage {
-    /// The server's own bytes, trimmed; decoded on read.
+    /// The server's own bytes, trimmed and compressed with what the objects of the kind have in common; unpacked and decoded
+    /// on read. Kinds that are small or cannot be compressed are kept as with [`Raw`](Self::Raw).
     #[default]
+    Packed,
+    /// The server's own bytes, trimmed; decoded on read.
     Raw,
     /// Decoded on arrival and kept so, for those who read everything all the time. Such a cache can be read as one type only.
     Decoded,
@@ -78,6 +47,14 @@ pub(crate) enum Body {
         wire: Wire,
         typed: bool,
         bytes: Box<[u8]>,
+    },
+    /// `length` is that of the unpacked bytes.
+    Packed {
+        wire: Wire,
+        typed: bool,
+        length: u32,
+        bytes: Box<[u8]>,
+        dictionary: Arc<Dictionary>,
     },
     /// `hash` is of the bytes that the value was made from.
     Decoded {
@@ -106,7 +83,7 @@ impl Entry {
     pub fn from_json(kind: &Arc<Kind>, json: &[u8]) -> Result<Self, WireError> {
         let metadata = Metadata::from_json(json)?;
         let typed = metadata.kind.is_some() && metadata.api_version.is_some();
-        let meta = Meta::new(&metadata)?;
+        let meta = Meta::new(&metadata, &mut Interner::default())?;
         Ok(Self::new(kind, meta, Body::Raw { wire: Wire::Json, typed, bytes: json.into() }))
     }
 
@@ -131,7 +108,7 @@ impl Entry {
     }
 
     /// Tells this object from an earlier or later one of the same name.
-    pub fn uid(&self) -> &str {
+    pub fn uid(&self) -> &Uid {
         &self.meta.uid
     }
 
@@ -147,12 +124,12 @@ impl Entry {
 
     /// All labels, in the order the server sent them.
     pub fn labels(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
-        self.meta.labels.iter().map(|(key, value)| (&**key, &**value))
+        self.meta.family.labels.iter().map(|(key, value)| (&**key, &**value))
     }
 
     /// The value of one label.
     pub fn label(&self, key: &str) -> Option<&str> {
-        self.meta.labels.iter().find(|(k, _)| **k == *key).map(|(_, value)| &**value)
+        self.meta.family.labels.iter().find(|(k, _)| **k == *key).map(|(_, value)| &**value)
     }
 
     /// Whether the labels satisfy a selector.
@@ -162,12 +139,12 @@ impl Entry {
 
     /// The object's owners.
     pub fn owners(&self) -> &[OwnerReference] {
-        &self.meta.owners
+        &self.meta.family.owners
     }
 
     /// The owner that manages the object, if one does.
     pub fn controller(&self) -> Option<&OwnerReference> {
-        self.meta.owners.iter().find(|owner| owner.controller)
+        self.meta.family.owners.iter().find(|owner| owner.controller)
     }
 
     /// When the object was asked to go, as the server wrote it.
@@ -183,27 +160,22 @@ impl Entry {
     /// What a path leads to, as text, read from the bytes without decoding the object. Empty if it leads nowhere, or if
     /// the cache keeps decoded values only.
     pub fn texts(&self, path: &FieldPath) -> Vec<String> {
-        match &self.body {
-            Body::Raw { wire: Wire::Json, bytes, .. } => path
-                .texts(bytes)
-                .map(|texts| texts.into_iter().map(Cow::into_owned).collect())
-                .unwrap_or_default(),
-            Body::Decoded { .. } => Vec::new(),
-        }
+        let texts = self.read(|wire, _, bytes| {
+            let texts = wire.texts(&self.kind, bytes, path).unwrap_or_default();
+            texts.into_iter().map(Cow::into_owned).collect()
+        });
+        texts.unwrap_or_default()
     }
 
-    /// The bytes that the cache keeps, if it keeps bytes.
-    pub fn bytes(&self) -> Option<(Wire, Cow<'_, [u8]>)> {
-        match &self.body {
-            Body::Raw { wire, bytes, .. } => Some((*wire, Cow::Borrowed(bytes))),
-            Body::Decoded { .. } => None,
-        }
+    /// The object's bytes, if the cache keeps bytes: what the server sent, trimmed.
+    pub fn bytes(&self) -> Option<(Wire, Vec<u8>)> {
+        self.read(|wire, _, bytes| (wire, bytes.to_vec()))
     }
 
     /// How many bytes the body takes in the cache; for decoded values, what it took on the wire.
     pub fn size(&self) -> usize {
         match &self.body {
-            Body::Raw { bytes, .. } => bytes.len(),
+            Body::Raw { bytes, .. } | Body::Packed { bytes, .. } => bytes.len(),
             Body::Decoded { size, .. } => *size,
         }
     }
@@ -213,28 +185,64 @@ impl Entry {
         self.meta.uid == other.meta.uid && self.meta.version == other.meta.version
     }
 
-    /// Whether both are the same, byte for byte, but for the kind, which items of a list do not name.
+    /// Whether both have the same content, but for the kind, which items of a list do not name.
     pub(crate) fn is_same_content(&self, other: &Entry) -> bool {
-        match (&self.body, &other.body) {
-            (Body::Raw { bytes, .. }, Body::Raw { bytes: others, .. }) => untyped(bytes) == untyped(others),
-            (Body::Decoded { hash, .. }, Body::Decoded { hash: others, .. }) => hash == others,
+        if let (Body::Decoded { hash, .. }, Body::Decoded { hash: others, .. }) = (&self.body, &other.body) {
+            return hash == others;
+        }
+        match (self.bytes(), other.bytes()) {
+            (Some((wire, bytes)), Some((of, others))) if wire == of => {
+                wire.untyped(&bytes) == wire.untyped(&others)
+            }
+            // The server has changed its format meanwhile.
+            (Some(_), Some(_)) => {
+                let value = |entry: &Entry| entry.decode::<serde_json::Value>().ok();
+                value(self).is_some_and(|ours| Some(ours) == value(other))
+            }
             _ => false,
+        }
+    }
+
+    /// Equal for objects that were probably made from one template.
+    pub(super) fn template(&self) -> u64 {
+        self.meta.template()
+    }
+
+    pub(super) fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// Keeps the same content in another form.
+    pub(super) fn set_body(&mut self, body: Body) {
+        self.body = body;
+    }
+
+    /// Lets the bytes be read, unpacked first if need be, with their format and whether they name their kind. `None` if the
+    /// cache keeps decoded values.
+    fn read<R>(&self, read: impl FnOnce(Wire, bool, &[u8]) -> R) -> Option<R> {
+        match &self.body {
+            Body::Raw { wire, typed, bytes } => Some(read(*wire, *typed, bytes)),
+            Body::Packed { wire, typed, length, bytes, dictionary } => dictionary
+                .unpack(bytes, *length as usize, |bytes| read(*wire, *typed, bytes))
+                // The bytes and the dictionary were made by this process and are never changed.
+                .inspect_err(|problem| tracing::error!(object = %self, problem, "cannot be unpacked"))
+                .ok(),
+            Body::Decoded { .. } => None,
         }
     }
 
     /// The value of type `K`: the one that others hold, or a new one.
     pub(super) fn decode<K: View>(&self) -> Result<super::Decoded<K>, DecodeError> {
         let downcast = |value: Shared| value.downcast::<Box<K>>().ok();
-        let (wire, typed, bytes) = match &self.body {
-            Body::Raw { wire, typed, bytes } => (*wire, *typed, bytes),
-            Body::Decoded { value, .. } => {
-                return downcast(Arc::clone(value)).ok_or_else(|| DecodeError {
-                    object: self.to_string(),
-                    target: std::any::type_name::<K>(),
-                    problem: "this cache keeps its objects decoded, as another type".into(),
-                });
-            }
+        let failed = |problem: &str| DecodeError {
+            object: self.to_string(),
+            target: std::any::type_name::<K>(),
+            problem: problem.into(),
         };
+        if let Body::Decoded { value, .. } = &self.body {
+            return downcast(Arc::clone(value))
+                .ok_or_else(|| failed("this cache keeps its objects decoded, as another type"));
+        }
         // The lock is held while decoding, so that two readers at once decode once.
         let mut live = self.live();
         let target = TypeId::of::<K>();
@@ -242,7 +250,9 @@ impl Entry {
         if let Some(value) = held.and_then(|(_, value)| value.upgrade()).and_then(downcast) {
             return Ok(value);
         }
-        let value = K::decode(&self.kind, wire, typed, bytes)
+        let value = self
+            .read(|wire, typed, bytes| K::decode(&self.kind, wire, typed, bytes))
+            .ok_or_else(|| failed("its packed bytes are damaged"))?
             .map_err(|error| DecodeError { object: self.to_string(), ..error })?;
         let value = Arc::new(Box::new(value));
         let live = live.get_or_insert_default();
@@ -270,59 +280,11 @@ impl Entry {
 }
 
 impl Body {
-    pub(crate) fn decoded(value: Shared, bytes: &[u8]) -> Self {
+    pub(crate) fn decoded(value: Shared, wire: Wire, bytes: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
-        hasher.write(&untyped(bytes));
+        hasher.write(&wire.untyped(bytes));
         Self::Decoded { value, size: bytes.len(), hash: hasher.finish() }
     }
-}
-
-impl Meta {
-    pub(crate) fn new(metadata: &Metadata<'_>) -> Result<Self, WireError> {
-        if metadata.name.is_empty() {
-            return Err(WireError::Decode("the object has no metadata.name".into()));
-        }
-        if metadata.resource_version.is_empty() {
-            return Err(WireError::Decode("the object has no metadata.resourceVersion".into()));
-        }
-        Ok(Self {
-            key: ObjectKey::new(&metadata.namespace, &metadata.name),
-            uid: (&*metadata.uid).into(),
-            version: (&*metadata.resource_version).into(),
-            generation: metadata.generation,
-            labels: metadata.labels.iter().map(|(key, value)| ((&**key).into(), (&**value).into())).collect(),
-            owners: metadata
-                .owners
-                .iter()
-                .map(|owner| OwnerReference {
-                    api_version: (&*owner.api_version).into(),
-                    kind: (&*owner.kind).into(),
-                    name: (&*owner.name).into(),
-                    uid: (&*owner.uid).into(),
-                    controller: owner.controller,
-                })
-                .collect(),
-            deletion_timestamp: metadata.deletion_timestamp.as_deref().map(Into::into),
-            annotations_hash: hash(&metadata.annotations),
-        })
-    }
-}
-
-/// The object's text without its kind.
-fn untyped(json: &[u8]) -> Cow<'_, [u8]> {
-    let paths = [FieldPath::of_fields(["apiVersion"]), FieldPath::of_fields(["kind"])];
-    path::cut(json, &paths).ok().flatten().map_or(Cow::Borrowed(json), Cow::Owned)
-}
-
-/// A hash that is the same for the same annotations in any order. FNV-1a: no seed, so any two objects can be compared.
-fn hash(annotations: &[(Cow<'_, str>, Cow<'_, str>)]) -> u64 {
-    let fnv = |text: &str, start: u64| {
-        text.bytes().fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-    };
-    annotations
-        .iter()
-        .map(|(key, value)| fnv(value, fnv(key, 0xcbf2_9ce4_8422_2325).wrapping_add(1)))
-        .fold(0, u64::wrapping_add)
 }
 
 impl fmt::Display for Entry {

@@ -1,5 +1,6 @@
 //! What a cache can be read as.
 
+use kube_wire::WireError;
 use serde::de::DeserializeOwned;
 
 use super::{Kind, Wire};
@@ -27,27 +28,13 @@ pub struct DecodeError {
 
 impl<K: DeserializeOwned + Send + Sync + 'static> View for K {
     fn decode(kind: &Kind, wire: Wire, typed: bool, bytes: &[u8]) -> Result<Self, DecodeError> {
-        let failed = |problem: serde_json::Error| DecodeError {
+        wire.decode(kind, typed, bytes).map_err(|problem| DecodeError {
             object: kind.to_string(),
             target: std::any::type_name::<K>(),
-            problem: problem.to_string(),
-        };
-        match wire {
-            Wire::Json if typed => serde_json::from_slice(bytes).map_err(failed),
-            Wire::Json => serde_json::from_slice(&with_type(kind, bytes)).map_err(failed),
-        }
+            problem: match problem {
+                WireError::Decode(problem) => problem,
+                other => other.to_string(),
+            },
+        })
     }
-}
-
-/// The JSON object with `apiVersion` and `kind` put in front of its other members.
-fn with_type(kind: &Kind, json: &[u8]) -> Vec<u8> {
-    let mut typed = Vec::with_capacity(json.len() + 64);
-    let body = json.trim_ascii_start().strip_prefix(b"{").unwrap_or(json).trim_ascii_start();
-    typed.extend_from_slice(br#"{"apiVersion":""#);
-    typed.extend_from_slice(kind.api_version().as_bytes());
-    typed.extend_from_slice(br#"","kind":""#);
-    typed.extend_from_slice(kind.kind().as_bytes());
-    typed.extend_from_slice(if body.starts_with(b"}") { br#"""# } else { br#"","# });
-    typed.extend_from_slice(body);
-    typed
 }

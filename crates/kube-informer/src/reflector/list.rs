@@ -2,21 +2,17 @@
 
 use futures_util::StreamExt;
 use kube_wire::ResourceVersion;
-use kube_wire::json::{ListMeta, ListSplitter};
+use kube_wire::json::ListMeta;
 use tokio::time::{Instant, timeout};
 
+use super::collected::Collected;
 use super::machine::{Machine, Outcome, Verdict};
+use super::parts::Items;
 use super::{Change, Phase, Reflector, Replacement};
 use crate::SetAside;
-use crate::delta_fifo::{Delta, DeltaType};
+use crate::delta_fifo::Delta;
+use crate::object::Arrival;
 use crate::source::{Answer, ListRequest, SourceError};
-
-/// What a list has brought so far.
-#[derive(Default)]
-pub(super) struct Collected {
-    pub(super) objects: Vec<Delta>,
-    pub(super) set_aside: Vec<SetAside>,
-}
 
 impl Reflector {
     pub(super) async fn list(&self, machine: &mut Machine, limit: Option<u32>) -> Outcome {
@@ -24,7 +20,7 @@ impl Reflector {
             status.phase = Phase::Listing;
             status.counts.lists += 1;
         });
-        let mut collected = Collected::default();
+        let mut collected = Collected::new(&self.intake);
         let mut request = ListRequest { version: machine.list_version(), limit, continue_token: None };
         let mut version = None;
         loop {
@@ -61,12 +57,13 @@ impl Reflector {
     pub(super) async fn complete(
         &self,
         machine: &mut Machine,
-        list: Collected,
+        list: Collected<'_>,
         version: ResourceVersion,
     ) -> Outcome {
+        let (objects, set_aside) = list.finish();
         // Versions are numbers, or they are not: where both occur, something was garbled on the way.
         let is_number = |delta: &Delta| delta.object.version().is_comparable();
-        let mixed = list.objects.iter().any(|delta| is_number(delta) != version.is_comparable());
+        let mixed = objects.iter().any(|delta| is_number(delta) != version.is_comparable());
         let odd = !version.is_comparable() && machine.is_odd(&version);
         if (mixed || odd) && machine.refuses_odd() {
             let why = format!("some versions are numbers and some are not; its own is {version}");
@@ -79,13 +76,13 @@ impl Reflector {
         let trusted = machine.trusted();
         self.status.update(|status| {
             status.counts.restores += u64::from(verdict == Verdict::Restored);
-            status.counts.items += list.objects.len() as u64;
+            status.counts.items += objects.len() as u64;
         });
         // A name that could not be read may be any of them: then nothing is known to have vanished.
-        machine.was_complete(list.set_aside.iter().all(|aside| aside.key.is_some() || aside.wrong_kind));
+        machine.was_complete(set_aside.iter().all(|aside| aside.key.is_some() || aside.wrong_kind));
         let replacement = Replacement {
-            objects: list.objects,
-            set_aside: list.set_aside,
+            objects,
+            set_aside,
             version: version.clone(),
             trusted,
             verifies: machine.verifies(),
@@ -99,7 +96,7 @@ impl Reflector {
     async fn page(
         &self,
         request: &ListRequest,
-        collected: &mut Collected,
+        collected: &mut Collected<'_>,
         trusted: bool,
     ) -> Result<ListMeta, SourceError> {
         self.status.update(|status| status.counts.pages += 1);
@@ -107,24 +104,23 @@ impl Reflector {
         let late = |_| SourceError::transport("the list took too long", "no answer within the deadline");
         let Answer { wire, mut body } =
             timeout(deadline, self.source.list(request.clone())).await.map_err(late)??;
-        let mut splitter = ListSplitter::default();
+        self.status.update(|status| status.wire = Some(wire));
+        let mut items = Items::of(wire);
         while let Some(chunk) = timeout(deadline, body.next()).await.map_err(late)? {
             let chunk = chunk?;
             self.heard(chunk.len());
-            splitter.push(&chunk);
-            while let Some(item) = splitter.next_item()? {
-                match self.intake.take(wire, &item, trusted) {
-                    Ok(taken) => collected
-                        .objects
-                        .push(Delta { values: taken.values, ..Delta::new(DeltaType::Replaced, taken.entry) }),
+            items.push(&chunk);
+            while let Some(item) = items.next()? {
+                match self.intake.take(Arrival { wire, bytes: &item, named: None }, trusted) {
+                    Ok(taken) => collected.add(taken),
                     Err(aside) => {
                         self.note_aside(&aside);
-                        collected.set_aside.push(aside);
+                        collected.set_aside(aside);
                     }
                 }
             }
         }
-        Ok(splitter.finish()?)
+        Ok(items.finish()?)
     }
 
     /// The server said something.

@@ -6,6 +6,7 @@ use kube_wire::ResourceVersion;
 use tokio::time::Instant;
 
 use crate::delta_fifo::Scope;
+use crate::object::Wire;
 
 /// How things stand between a reflector and the server.
 #[derive(Debug, Clone)]
@@ -16,6 +17,8 @@ pub struct ReflectorStatus {
     pub phase: Phase,
     /// How it gets its lists, and why.
     pub mode: Mode,
+    /// The format of the server's last answer.
+    pub wire: Option<Wire>,
     /// The newest version it has passed on.
     pub version: Option<ResourceVersion>,
     /// When the server was last heard of.
@@ -101,6 +104,7 @@ pub(crate) struct StatusCell(Mutex<Inner>);
 pub(crate) struct Inner {
     pub(crate) phase: Phase,
     pub(crate) mode: Mode,
+    pub(crate) wire: Option<Wire>,
     pub(crate) version: Option<ResourceVersion>,
     pub(crate) last_contact: Option<Instant>,
     pub(crate) last_error: Option<String>,
@@ -120,6 +124,7 @@ impl StatusCell {
             scope: scope.clone(),
             phase: inner.phase,
             mode: inner.mode,
+            wire: inner.wire,
             version: inner.version,
             last_contact: inner.last_contact,
             last_error: inner.last_error,

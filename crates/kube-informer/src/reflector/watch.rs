@@ -1,19 +1,20 @@
 //! Reads a watch, or a streaming list that goes on as one.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::stream::BoxStream;
 use futures_util::StreamExt;
-use kube_wire::json::{EventType, LineSplitter, WatchEvent};
-use kube_wire::{Metadata, ResourceVersion};
+use kube_wire::ResourceVersion;
+use kube_wire::json::EventType;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::list::Collected;
+use super::collected::Collected;
 use super::machine::{GRACE, Machine, Outcome};
+use super::parts::{Event, Frames};
 use super::{Change, Phase, Reflector};
 use crate::delta_fifo::{Delta, DeltaType};
+use crate::intake::Taken;
 use crate::object::Wire;
 use crate::planted::{Bug, planted};
 use crate::source::{Answer, SourceError, WatchRequest};
@@ -50,14 +51,14 @@ impl Heard {
     }
 }
 
-/// The lines of an open watch.
-struct Lines {
+/// An open watch.
+struct Open {
     body: BoxStream<'static, Result<Bytes, SourceError>>,
-    splitter: LineSplitter,
+    frames: Frames,
     wire: Wire,
 }
 
-/// Why there is no next line.
+/// Why there is no next event.
 enum Stop {
     Closed,
     Broken(SourceError),
@@ -73,20 +74,17 @@ impl Reflector {
         });
         let timeout = machine.watch_timeout();
         let request = WatchRequest { version: None, initial_events: true, timeout };
-        let mut lines = match self.open(request).await {
-            Ok(lines) => lines,
+        let mut open = match self.open(request).await {
+            Ok(open) => open,
             Err(error) => return Outcome::Failed(error),
         };
         let begun = Instant::now();
         let deadline = begun + self.config.stream_deadline;
-        // By key, for an object may change or go before the end of the initial events.
-        let mut objects: BTreeMap<ObjectKey, Delta> = BTreeMap::new();
-        let mut set_aside: BTreeMap<ObjectKey, SetAside> = BTreeMap::new();
-        let mut nameless = Vec::new();
+        let mut collected = Collected::new(&self.intake);
         let version = loop {
             let silence = (Instant::now() + self.config.stream_silence).min(deadline);
-            let line = match self.next_line(&mut lines, silence).await {
-                Ok(line) => line,
+            let frame = match self.next_frame(&mut open, silence).await {
+                Ok(frame) => frame,
                 Err(Stop::Late) => return Outcome::NoEnd("no end bookmark came in time"),
                 Err(Stop::Broken(error)) => return Outcome::Failed(error),
                 Err(Stop::Closed) => {
@@ -95,32 +93,21 @@ impl Reflector {
                     return Outcome::Failed(closed);
                 }
             };
-            match self.hear(lines.wire, &line, machine.trusted()) {
+            match self.hear(open.wire, &frame, machine.trusted()) {
+                Heard::Object { delta, .. } if delta.kind == DeltaType::Deleted => {
+                    collected.remove(delta.object.key());
+                }
                 Heard::Object { delta, .. } => {
-                    let key = delta.object.key().clone();
-                    set_aside.remove(&key);
-                    if delta.kind == DeltaType::Deleted {
-                        objects.remove(&key);
-                    } else {
-                        objects.insert(key, Delta { kind: DeltaType::Replaced, ..*delta });
-                    }
+                    collected.add(Taken { entry: delta.object, values: delta.values });
                 }
                 Heard::Bookmark { version, end: true } => break version,
-                Heard::Aside(aside) | Heard::Unreadable(aside) => match aside.key.clone() {
-                    Some(key) => {
-                        objects.remove(&key);
-                        set_aside.insert(key, aside);
-                    }
-                    None => nameless.push(aside),
-                },
+                Heard::Aside(aside) | Heard::Unreadable(aside) => collected.set_aside(aside),
                 Heard::Failed(error) => return Outcome::Failed(error),
                 Heard::Bookmark { .. } | Heard::Nothing => {}
             }
         };
-        nameless.extend(set_aside.into_values());
-        let collected = Collected { objects: objects.into_values().collect(), set_aside: nameless };
         match self.complete(machine, collected, version).await {
-            Outcome::Listed => self.follow(machine, lines, begun, timeout).await,
+            Outcome::Listed => self.follow(machine, open, begun, timeout).await,
             other => other,
         }
     }
@@ -139,7 +126,7 @@ impl Reflector {
         let request = WatchRequest { version, initial_events: false, timeout };
         let begun = Instant::now();
         match self.open(request).await {
-            Ok(lines) => self.follow(machine, lines, begun, timeout).await,
+            Ok(open) => self.follow(machine, open, begun, timeout).await,
             Err(error) => {
                 self.status.update(|status| status.counts.expired += u64::from(error.is_expired()));
                 Outcome::Failed(error)
@@ -151,7 +138,7 @@ impl Reflector {
     async fn follow(
         &self,
         machine: &mut Machine,
-        mut lines: Lines,
+        mut open: Open,
         begun: Instant,
         timeout: Duration,
     ) -> Outcome {
@@ -159,12 +146,12 @@ impl Reflector {
         let verify_at = machine.verify_at();
         let mut last_bookmark = None;
         loop {
-            // Asked before every line: a watch that never pauses is compared with the server as well.
+            // Asked before every event: a watch that never pauses is compared with the server as well.
             if verify_at.is_some_and(|verify| Instant::now() >= verify) {
                 self.status.update(|status| status.counts.verifications += 1);
                 return Outcome::Verify;
             }
-            // A server or a line so slow that it does not end what we asked it to end is no better than a dead one.
+            // A server or a connection so slow that it does not end what we asked it to end is no better than a dead one.
             let over = begun + timeout + GRACE;
             if Instant::now() >= over {
                 let failure =
@@ -173,8 +160,8 @@ impl Reflector {
             }
             let silence = Instant::now() + machine.silence_limit(timeout);
             let wake = verify_at.map_or(silence, |verify| verify.min(silence)).min(over);
-            let line = match self.next_line(&mut lines, wake).await {
-                Ok(line) => line,
+            let frame = match self.next_frame(&mut open, wake).await {
+                Ok(frame) => frame,
                 Err(Stop::Late) if Instant::now() < silence => continue,
                 Err(Stop::Late) => {
                     self.status.update(|status| status.counts.silences += 1);
@@ -190,7 +177,7 @@ impl Reflector {
                 }
             };
             // After a restore, a known uid and version may be another object: what is told is taken as it is.
-            let heard = self.hear(lines.wire, &line, false);
+            let heard = self.hear(open.wire, &frame, false);
             if let Some(version) = heard.version().filter(|version| machine.is_odd(version)) {
                 // Asked for again from the last version that was right, the event may come whole.
                 let why = format!("after {:?} comes resourceVersion {version}", machine.version());
@@ -198,8 +185,11 @@ impl Reflector {
                 return Outcome::Ended { lasted: begun.elapsed(), failure: Some(failure) };
             }
             match heard {
-                Heard::Object { delta, version } => {
+                Heard::Object { mut delta, version } => {
                     self.status.update(|status| status.counts.events += 1);
+                    if delta.kind != DeltaType::Deleted {
+                        self.intake.pack_one(&mut delta.object);
+                    }
                     let change = if planted(Bug::VersionPastLostEvent) && delta.kind == DeltaType::Updated {
                         Change::Advance(version.clone())
                     } else {
@@ -243,42 +233,43 @@ impl Reflector {
         self.status.update(|status| status.version = machine.version().cloned());
     }
 
-    async fn open(&self, request: WatchRequest) -> Result<Lines, SourceError> {
+    async fn open(&self, request: WatchRequest) -> Result<Open, SourceError> {
         let late = |_| SourceError::transport("the watch took too long", "no answer within the deadline");
         let answer =
             timeout(self.config.request_deadline, self.source.watch(request)).await.map_err(late)??;
         self.heard(0);
         let Answer { wire, body } = answer;
-        Ok(Lines { body, splitter: LineSplitter::default(), wire })
+        self.status.update(|status| status.wire = Some(wire));
+        Ok(Open { body, frames: Frames::of(wire), wire })
     }
 
-    async fn next_line(&self, lines: &mut Lines, deadline: Instant) -> Result<Bytes, Stop> {
+    async fn next_frame(&self, open: &mut Open, deadline: Instant) -> Result<Bytes, Stop> {
         loop {
-            match lines.splitter.next_line() {
-                Ok(Some(line)) => return Ok(line),
+            match open.frames.next() {
+                Ok(Some(frame)) => return Ok(frame),
                 Ok(None) => {}
                 Err(error) => return Err(Stop::Broken(error.into())),
             }
-            match timeout_at(deadline, lines.body.next()).await {
+            match timeout_at(deadline, open.body.next()).await {
                 Err(_) => return Err(Stop::Late),
                 Ok(None) => {
-                    let splitter = std::mem::take(&mut lines.splitter);
-                    return Err(splitter
+                    let frames = std::mem::replace(&mut open.frames, Frames::of(open.wire));
+                    return Err(frames
                         .finish()
                         .map_or_else(|error| Stop::Broken(error.into()), |()| Stop::Closed));
                 }
                 Ok(Some(Err(error))) => return Err(Stop::Broken(error)),
                 Ok(Some(Ok(chunk))) => {
                     self.heard(chunk.len());
-                    lines.splitter.push(&chunk);
+                    open.frames.push(&chunk);
                 }
             }
         }
     }
 
-    /// Makes sense of one line.
-    fn hear(&self, wire: Wire, line: &[u8], trusted: bool) -> Heard {
-        let event = match WatchEvent::parse(line) {
+    /// Makes sense of one event.
+    fn hear(&self, wire: Wire, frame: &[u8], trusted: bool) -> Heard {
+        let event = match Event::parse(wire, frame) {
             Ok(event) => event,
             Err(error) => {
                 let aside =
@@ -291,15 +282,15 @@ impl Reflector {
             EventType::Added => DeltaType::Added,
             EventType::Modified => DeltaType::Updated,
             EventType::Deleted => DeltaType::Deleted,
-            EventType::Bookmark => return bookmark(event.object),
-            EventType::Error => return Heard::Failed(SourceError::from_status(event.object)),
+            EventType::Bookmark => return self.bookmark(&event),
+            EventType::Error => return Heard::Failed(event.error()),
             EventType::Other(other) => {
                 tracing::warn!(event = other, "an event of unknown type");
                 self.status.update(|status| status.counts.unknown_events += 1);
                 return Heard::Nothing;
             }
         };
-        match self.intake.take(wire, event.object, trusted) {
+        match self.intake.take(event.object, trusted) {
             Ok(taken) => {
                 let version = taken.entry.version().clone();
                 let delta = Delta { values: taken.values, ..Delta::new(kind, taken.entry) };
@@ -329,15 +320,15 @@ impl Reflector {
             _ => Heard::Unreadable(aside.clone()),
         }
     }
-}
 
-fn bookmark(object: &[u8]) -> Heard {
-    match Metadata::from_json(object) {
-        Ok(metadata) if !metadata.resource_version.is_empty() => Heard::Bookmark {
-            version: (&*metadata.resource_version).into(),
-            end: metadata.annotation(END_OF_INITIAL_EVENTS) == Some("true"),
-        },
-        // A bookmark that says nothing moves nothing.
-        _ => Heard::Nothing,
+    fn bookmark(&self, event: &Event<'_>) -> Heard {
+        match event.object.wire.metadata(&self.intake.kind, event.object.bytes) {
+            Ok(metadata) if !metadata.resource_version.is_empty() => Heard::Bookmark {
+                version: (&*metadata.resource_version).into(),
+                end: metadata.annotation(END_OF_INITIAL_EVENTS) == Some("true"),
+            },
+            // A bookmark that says nothing moves nothing.
+            _ => Heard::Nothing,
+        }
     }
 }

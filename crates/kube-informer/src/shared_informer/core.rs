@@ -10,7 +10,7 @@ use super::options::{InformerOptions, Shape};
 use crate::Kind;
 use crate::delta_fifo::{Batch, DeltaFifo, Scope};
 use crate::intake::Intake;
-use crate::object::Storage;
+use crate::object::{Packer, Storage};
 use crate::planted::{Bug, planted};
 use crate::processor::Processor;
 use crate::reflector::{Reflector, ReflectorStatus, StatusCell};
@@ -71,6 +71,8 @@ impl Core {
             decoder: (options.storage == Storage::Decoded).then_some(shape.decoder),
             indexes: Arc::clone(&indexer.indexes),
             state: Arc::clone(&indexer.cell),
+            interner: Mutex::default(),
+            packer: Mutex::new(Packer::new()),
         };
         let known: Arc<Indexer> = Arc::clone(&indexer);
         let fifo = DeltaFifo::with_limit(Some(known), options.queue_limit());
@@ -241,6 +243,7 @@ impl Core {
     pub(crate) fn stats(&self, running: bool) -> InformerStats {
         let handlers = self.processor().listeners().iter().map(|listener| listener.stats()).collect();
         let state = self.indexer.cell.load();
+        let (dictionaries, dictionary_bytes) = self.intake.dictionaries();
         InformerStats {
             kind: self.kind.to_string(),
             running,
@@ -250,6 +253,8 @@ impl Core {
             store: StoreStats {
                 objects: state.objects.len(),
                 bytes: state.bytes,
+                dictionaries,
+                dictionary_bytes,
                 versions: state.versions.clone(),
                 indexes: state
                     .indexes

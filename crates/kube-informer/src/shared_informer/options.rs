@@ -15,6 +15,10 @@ use crate::reflector::ReflectorConfig;
 /// What it holds (namespaces, selectors, cut fields, transform, metadata only) decides with whom it is shared; the rest must be
 /// the same for all who share it.
 #[derive(Debug, Clone, Default)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a method of the builder; there are no invalid combinations"
+)]
 pub struct InformerOptions {
     pub(crate) namespaces: Vec<String>,
     pub(crate) changing_namespaces: bool,
@@ -24,6 +28,8 @@ pub struct InformerOptions {
     pub(crate) keep_managed_fields: bool,
     pub(crate) transform: Option<Transform>,
     pub(crate) metadata_only: bool,
+    pub(crate) json: bool,
+    pub(crate) gzip: bool,
     pub(crate) storage: Storage,
     pub(crate) resync_every: Option<Duration>,
     pub(crate) queue_limit_bytes: Option<usize>,
@@ -76,6 +82,18 @@ impl InformerOptions {
     /// Asks the server for metadata alone.
     pub fn metadata_only(mut self) -> Self {
         self.metadata_only = true;
+        self
+    }
+
+    /// Asks for JSON even of kinds that the server has protobuf for.
+    pub fn json(mut self) -> Self {
+        self.json = true;
+        self
+    }
+
+    /// Asks for compressed answers: fewer bytes for more CPU on both sides. It pays on slow links only.
+    pub fn gzip(mut self) -> Self {
+        self.gzip = true;
         self
     }
 
@@ -138,6 +156,8 @@ impl InformerOptions {
     pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
         let (ours, theirs) = (&self.reflector, &other.reflector);
         let checks = [
+            ("json", self.json == other.json),
+            ("gzip", self.gzip == other.gzip),
             ("resync_every", self.resync_every == other.resync_every),
             ("queue_limit_bytes", self.queue_limit() == other.queue_limit()),
             ("reflector.streaming_lists", ours.streaming_lists == theirs.streaming_lists),

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use kube_wire::WireError;
+use kube_wire::{WireError, protobuf};
 use serde::Deserialize;
 
 use crate::planted::{Bug, planted};
@@ -45,6 +45,22 @@ struct Cause {
     message: String,
 }
 
+impl Status {
+    /// A `Status` as JSON text or as protobuf in its envelope.
+    fn from_body(body: &[u8]) -> Option<Self> {
+        if body.starts_with(&protobuf::MAGIC) {
+            let envelope = protobuf::Envelope::parse(body).ok()?;
+            return (envelope.kind == "Status").then(|| Self::from_protobuf(envelope.raw))?;
+        }
+        // Every field of a Status is optional, so any JSON object would do: its kind must say it is one.
+        serde_json::from_slice(body).ok().filter(|status: &Self| status.kind == "Status")
+    }
+
+    fn from_protobuf(message: &[u8]) -> Option<Self> {
+        protobuf::from_slice(protobuf::Kind::find("v1", "Status")?, message).ok()
+    }
+}
+
 impl SourceError {
     /// A failure of the connection: refused, reset, timed out, ended too early.
     pub fn transport(message: impl Into<String>, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
@@ -53,27 +69,28 @@ impl SourceError {
 
     /// The server's refusal, by HTTP code and body. The body need not be a `Status`.
     pub fn from_response(code: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
-        match serde_json::from_slice::<Status>(body) {
-            // Every field of a Status is optional, so any JSON object would do: its kind must say it is one.
-            Ok(status) if status.kind == "Status" => Self {
-                code: Some(code),
-                retry_after: retry_after.or(Self::asked_to_wait(&status)),
-                ..Self::from_parsed(&status)
-            },
-            _ => {
-                let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
-                Self { code: Some(code), retry_after, ..Self::plain(format!("HTTP {code}: {}", text.trim())) }
-            }
+        if let Some(status) = Status::from_body(body) {
+            let retry_after = retry_after.or(Self::asked_to_wait(&status));
+            return Self { code: Some(code), retry_after, ..Self::from_parsed(&status) };
         }
+        let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
+        Self { code: Some(code), retry_after, ..Self::plain(format!("HTTP {code}: {}", text.trim())) }
     }
 
     /// The object of an `ERROR` event.
     pub fn from_status(status: &[u8]) -> Self {
-        match serde_json::from_slice::<Status>(status) {
-            Ok(status) if status.kind == "Status" => {
-                Self { retry_after: Self::asked_to_wait(&status), ..Self::from_parsed(&status) }
-            }
-            _ => Self::plain("the server ended the watch with an error that cannot be read"),
+        Self::from_event(Status::from_body(status))
+    }
+
+    /// The object of an `ERROR` event on the protobuf wire, out of its envelope.
+    pub(crate) fn from_protobuf_status(status: &[u8]) -> Self {
+        Self::from_event(Status::from_protobuf(status))
+    }
+
+    fn from_event(status: Option<Status>) -> Self {
+        match status {
+            Some(status) => Self { retry_after: Self::asked_to_wait(&status), ..Self::from_parsed(&status) },
+            None => Self::plain("the server ended the watch with an error that cannot be read"),
         }
     }
 

@@ -99,6 +99,6 @@ pub fn show_event<K>(event: &Event<K>) -> String {
 }
 
 fn show_version(entry: &Entry) -> String {
-    let primes = "'".repeat(entry.uid().matches('\'').count());
+    let primes = "'".repeat(entry.uid().to_string().matches('\'').count());
     format!("{}{primes}@{}", entry.key(), entry.version())
 }
