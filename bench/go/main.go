@@ -37,6 +37,7 @@ func run(command string, arguments []string) error {
 	kind := flags.String("kind", "pods", "the resource")
 	strip := flags.Bool("strip", false, "drop managedFields by a transform")
 	keys := flags.Int("keys", 1_000_000, "how many keys")
+	noMetrics := flags.Bool("no-metrics", false, "a work queue that keeps no metrics, which is client-go's default")
 	objects := flags.Int("objects", 10_000, "how many objects")
 	millis := flags.Int("millis", 2_000, "how long")
 	rate := flags.Int("rate", 200, "changes a second")
@@ -49,7 +50,7 @@ func run(command string, arguments []string) error {
 	ctx := context.Background()
 	switch command {
 	case "queue":
-		informer.Queue(*keys)
+		informer.Queue(*keys, !*noMetrics)
 		return nil
 	case "stream":
 		return serve.Stream(*seed, *pods)

@@ -2,6 +2,7 @@ package informer
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 
 	"k8s.io/client-go/util/workqueue"
@@ -9,41 +10,51 @@ import (
 	"kube-informer.bench/child"
 )
 
-// Queue adds, gets and finishes keys.
-func Queue(count int) {
+// Queue adds, gets and finishes keys, with the queue's metrics kept or without.
+func Queue(count int, metrics bool) {
 	keys := make([]string, count)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("namespace-%04d/object-%08d", i%1000, i)
 	}
+	create := func() workqueue.TypedInterface[string] {
+		if metrics {
+			return workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: "bench", MetricsProvider: &kept{}})
+		}
+		return workqueue.NewTyped[string]()
+	}
 	child.GiveBack()
 	child.Say("ready")
-	queue := workqueue.NewTyped[string]()
+	oneByOne(create(), keys)
+	child.Say("one_by_one")
+	queue := create()
+	for start := 0; start < count; start += 100 {
+		allAtOnce(queue, keys[start:min(start+100, count)])
+	}
+	child.Say("hundred")
+	allAtOnce(create(), keys)
+	child.Say("burst")
+	producersAndWorkers(create(), keys)
+	child.Say("waiting")
+	for _, threads := range []int{1, 2, 4, 8, 16} {
+		together(create(), keys, threads)
+		child.Say(fmt.Sprintf("threads_%d", threads))
+	}
+}
+
+func oneByOne(queue workqueue.TypedInterface[string], keys []string) {
 	for _, key := range keys {
 		queue.Add(key)
 		take(queue)
 	}
-	child.Say("one_by_one")
-	queue = workqueue.NewTyped[string]()
-	for start := 0; start < count; start += 100 {
-		hundred := keys[start:min(start+100, count)]
-		for _, key := range hundred {
-			queue.Add(key)
-		}
-		for range hundred {
-			take(queue)
-		}
-	}
-	child.Say("hundred")
-	queue = workqueue.NewTyped[string]()
+}
+
+func allAtOnce(queue workqueue.TypedInterface[string], keys []string) {
 	for _, key := range keys {
 		queue.Add(key)
 	}
 	for range keys {
 		take(queue)
 	}
-	child.Say("burst")
-	contended(keys)
-	child.Say("contended")
 }
 
 func take(queue workqueue.TypedInterface[string]) {
@@ -51,9 +62,19 @@ func take(queue workqueue.TypedInterface[string]) {
 	queue.Done(key)
 }
 
-// contended has four goroutines add while four workers take, which wait when there is nothing.
-func contended(keys []string) {
-	queue := workqueue.NewTyped[string]()
+// together has every thread add, take and finish one key after the other, all on one queue.
+func together(queue workqueue.TypedInterface[string], keys []string, threads int) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
+	var group sync.WaitGroup
+	part := (len(keys) + threads - 1) / threads
+	for start := 0; start < len(keys); start += part {
+		group.Go(func() { oneByOne(queue, keys[start:min(start+part, len(keys))]) })
+	}
+	group.Wait()
+}
+
+// producersAndWorkers has four goroutines add while four workers take, which wait when there is nothing.
+func producersAndWorkers(queue workqueue.TypedInterface[string], keys []string) {
 	var workers, adders sync.WaitGroup
 	for range 4 {
 		workers.Go(func() {

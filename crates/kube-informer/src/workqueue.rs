@@ -20,10 +20,12 @@
 //! ```
 //!
 //! The files, in reading order: `state` (what each call does), `entries` (keys), `ready` (order and priorities),
-//! `delay` (deadlines), `rate_limit` (delays after failures), `reason` (why a key runs), `item` (a key in work), `stats`.
+//! `delay` (deadlines), `rate_limit` (delays after failures), `reason` (why a key runs), `item` (a key in work), `stats`,
+//! `interleave` (what tests of threads hold on to).
 
 mod delay;
 mod entries;
+mod interleave;
 mod item;
 mod rate_limit;
 mod ready;
@@ -48,6 +50,7 @@ pub use reason::{Cause, Reason, Reasons};
 pub use stats::{Histogram, QueueStats};
 
 use entries::Hasher;
+use interleave::scheduling_point;
 use state::{Next, Sleep, State};
 
 /// A queue of keys for any number of producers and workers. Cloning gives another handle to the same queue.
@@ -219,8 +222,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
             state.shutdowns()
         });
         loop {
-            let mut changed = pin!(self.shared.idle.notified());
-            changed.as_mut().enable();
+            let changed = self.shared.idle.notified();
             let (idle, now) = self.shared.with(|state| (state.is_idle(Instant::now()), state.shutdowns()));
             match (now == before, idle) {
                 (false, _) => return Drained::Aborted,
@@ -235,8 +237,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     /// *Cancel safety*: safe; it only watches.
     pub async fn idle(&self) {
         loop {
-            let mut changed = pin!(self.shared.idle.notified());
-            changed.as_mut().enable();
+            let changed = self.shared.idle.notified();
             if self.shared.with(|state| state.is_idle(Instant::now())) {
                 return;
             }
@@ -293,10 +294,12 @@ impl<T: Eq + Hash + Clone> Shared<T> {
     /// Does something to the state, then wakes whoever has to know, without the lock.
     fn with<R>(&self, call: impl FnOnce(&mut State<T>) -> R) -> R {
         // Only code of `T` can panic in there (comparison, clone). That may cost its own key, never the queue.
+        scheduling_point();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let result = call(&mut state);
         let wake = state.take_wake();
         drop(state);
+        scheduling_point();
         if wake.all_sleepers {
             self.ready.notify_waiters();
         }

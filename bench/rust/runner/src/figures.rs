@@ -16,12 +16,22 @@ pub(crate) struct Report {
     rounds: usize,
     participants: Vec<String>,
     figures: Vec<String>,
+    /// Whether figures are the rows of the table, because there are more of them than of participants.
+    by_figure: bool,
     values: BTreeMap<(String, String), Vec<f64>>,
 }
 
 impl Report {
     pub(crate) fn new(case: &'static str, rounds: usize) -> Self {
-        Self { case, notes: vec![], rounds, participants: vec![], figures: vec![], values: BTreeMap::new() }
+        Self {
+            case,
+            notes: vec![],
+            rounds,
+            participants: vec![],
+            figures: vec![],
+            by_figure: false,
+            values: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn note(&mut self, text: impl Into<String>) {
@@ -31,6 +41,11 @@ impl Report {
     /// Names participants in the order of the table, whoever comes first in a round.
     pub(crate) fn order<'a>(&mut self, participants: impl IntoIterator<Item = &'a str>) {
         self.participants.extend(participants.into_iter().map(str::to_owned));
+    }
+
+    /// Lets the table have a row for each figure instead of one for each participant.
+    pub(crate) fn by_figure(&mut self) {
+        self.by_figure = true;
     }
 
     /// Adds a round's figure of a participant; figures are named with their unit.
@@ -49,12 +64,18 @@ impl Report {
         for note in &self.notes {
             println!("- {note}");
         }
-        println!("\n| | {} |", self.figures.join(" | "));
-        println!("|---|{}", "---:|".repeat(self.figures.len()));
-        for participant in &self.participants {
-            let cells: Vec<String> =
-                self.figures.iter().map(|figure| self.cell(participant, figure)).collect();
-            println!("| {participant} | {} |", cells.join(" | "));
+        let (rows, columns) = match self.by_figure {
+            false => (&self.participants, &self.figures),
+            true => (&self.figures, &self.participants),
+        };
+        println!("\n| | {} |", columns.join(" | "));
+        println!("|---|{}", "---:|".repeat(columns.len()));
+        for row in rows {
+            let cell = |column: &String| match self.by_figure {
+                false => self.cell(row, column),
+                true => self.cell(column, row),
+            };
+            println!("| {row} | {} |", columns.iter().map(cell).collect::<Vec<_>>().join(" | "));
         }
         let line = self.json(settings).to_string();
         println!("\n{line}");

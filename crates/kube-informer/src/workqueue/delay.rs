@@ -24,15 +24,18 @@ struct Delay {
 const NOWHERE: u32 = u32::MAX;
 
 impl Delays {
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.heap.len()
     }
 
     /// The earliest deadline.
+    #[inline]
     pub(super) fn earliest(&self) -> Option<u64> {
         self.heap.first().map(|delay| delay.deadline)
     }
 
+    #[inline]
     pub(super) fn contains(&self, slot: u32) -> bool {
         self.places.get(slot as usize).is_some_and(|&place| place != NOWHERE)
     }
@@ -58,6 +61,7 @@ impl Delays {
     }
 
     /// Stops waiting for a slot; says whether it waited.
+    #[inline]
     pub(super) fn remove(&mut self, slot: u32) -> bool {
         if !self.contains(slot) {
             return false;
@@ -67,6 +71,7 @@ impl Delays {
     }
 
     /// Takes the earliest slot out if its deadline has come.
+    #[inline]
     pub(super) fn pop_due(&mut self, now: u64) -> Option<(u32, u64)> {
         let first = *self.heap.first()?;
         if first.deadline > now {

@@ -5,6 +5,7 @@
 
 use std::hash::{BuildHasher, Hash};
 
+use hashbrown::hash_table::Entry as Spot;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::reason::Reasons;
@@ -14,14 +15,32 @@ use super::reason::Reasons;
 pub(super) struct Entries<T> {
     slots: Vec<Option<Entry<T>>>,
     free: Vec<u32>,
-    by_key: HashTable<u32>,
+    by_key: HashTable<Place>,
+}
+
+/// Where a key is. The hash stands beside the slot, so that neither growing nor passing by a place reads an entry.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    hash: KeyHash,
+    slot: u32,
+}
+
+/// What the table knows a key by: half of its hash, which is enough to tell any number of keys apart that fit in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct KeyHash(u32);
+
+impl KeyHash {
+    /// The table looks at the lowest bits and at the highest.
+    fn spread(self) -> u64 {
+        u64::from(self.0) << 32 | u64::from(self.0)
+    }
 }
 
 /// What is known of one key. Times are in nanoseconds since the queue was made.
 #[derive(Debug)]
 pub(super) struct Entry<T> {
     pub(super) key: T,
-    hash: u64,
+    hash: KeyHash,
     pub(super) phase: Phase,
     /// The highest priority asked for since the key was last handed out.
     pub(super) priority: i8,
@@ -64,17 +83,23 @@ impl<T: Eq + Hash> Entries<T> {
     }
 
     /// The slot of a key, if the queue has it.
-    pub(super) fn find(&self, hash: u64, key: &T) -> Option<u32> {
-        self.by_key.find(hash, |&slot| self.get(slot).hash == hash && self.get(slot).key == *key).copied()
+    pub(super) fn find(&self, hash: KeyHash, key: &T) -> Option<u32> {
+        let same = |place: &Place| place.hash == hash && self.get(place.slot).key == *key;
+        self.by_key.find(hash.spread(), same).map(|place| place.slot)
     }
 
-    /// Takes in a key that is not there yet.
-    pub(super) fn insert(&mut self, hash: u64, key: T, priority: i8) -> u32 {
+    /// The slot of a key, which is taken in if it is not there yet.
+    pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: T) -> u32 {
+        let same = |place: &Place| place.hash == hash && entry_at(&self.slots, place.slot).key == key;
+        let vacant = match self.by_key.entry(hash.spread(), same, |place| place.hash.spread()) {
+            Spot::Occupied(known) => return known.get().slot,
+            Spot::Vacant(vacant) => vacant,
+        };
         let entry = Entry {
             key,
             hash,
             phase: Phase::Waiting,
-            priority,
+            priority: i8::MIN,
             ready_at: 0,
             started_at: 0,
             reasons: None,
@@ -88,18 +113,18 @@ impl<T: Eq + Hash> Entries<T> {
             self.slots.push(Some(entry));
             slot
         };
-        let slots = &self.slots;
-        self.by_key.insert_unique(hash, slot, |&slot| entry_at(slots, slot).hash);
+        vacant.insert(Place { hash, slot });
         slot
     }
 
-    pub(super) fn remove(&mut self, slot: u32) -> Entry<T> {
-        let entry = self.slots[slot as usize].take().expect(LIVES);
-        if let Ok(found) = self.by_key.find_entry(entry.hash, |&other| other == slot) {
+    pub(super) fn remove(&mut self, slot: u32) {
+        let hash = self.get(slot).hash;
+        if let Ok(found) = self.by_key.find_entry(hash.spread(), |place| place.slot == slot) {
             found.remove();
         }
         self.free.push(slot);
-        entry
+        // Dropped where it stands: to move it out first would take longer than all the rest.
+        self.slots[slot as usize] = None;
     }
 
     pub(super) fn get(&self, slot: u32) -> &Entry<T> {
@@ -125,8 +150,8 @@ impl<T: Eq + Hash> Entries<T> {
 pub(super) struct Hasher(DefaultHashBuilder);
 
 impl Hasher {
-    pub(super) fn hash<T: Hash>(&self, key: &T) -> u64 {
-        self.0.hash_one(key)
+    pub(super) fn hash<T: Hash>(&self, key: &T) -> KeyHash {
+        KeyHash(self.0.hash_one(key) as u32)
     }
 }
 
@@ -149,12 +174,12 @@ mod tests {
     #[test]
     fn keys_with_equal_hashes_stay_apart() {
         let mut entries = Entries::new();
-        let (a, b) = (entries.insert(5, "a", 0), entries.insert(5, "b", 0));
+        let (a, b) = (entries.find_or_insert(KeyHash(5), "a"), entries.find_or_insert(KeyHash(5), "b"));
         assert_eq!(
-            (entries.find(5, &"a"), entries.find(5, &"b"), entries.find(5, &"c")),
+            (entries.find(KeyHash(5), &"a"), entries.find(KeyHash(5), &"b"), entries.find(KeyHash(5), &"c")),
             (Some(a), Some(b), None)
         );
-        assert_eq!(entries.remove(a).key, "a");
-        assert_eq!((entries.find(5, &"a"), entries.find(5, &"b")), (None, Some(b)));
+        entries.remove(a);
+        assert_eq!((entries.find(KeyHash(5), &"a"), entries.find(KeyHash(5), &"b")), (None, Some(b)));
     }
 }

@@ -55,7 +55,7 @@ impl<T: Eq + Hash + Clone> Item<T> {
 
     /// How long the key waited from becoming due to being handed out.
     pub fn waited(&self) -> Duration {
-        self.taken.waited
+        Duration::from_nanos(self.taken.waited)
     }
 
     /// Forgets the failures of the key: if this run fails, it counts as the first.
@@ -112,12 +112,12 @@ impl<T: Eq + Hash + Clone> Deref for Item<T> {
 
 impl<T: Eq + Hash + Clone + fmt::Debug> fmt::Debug for Item<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Taken { key, priority, failures, waited, reasons, .. } = &self.taken;
+        let Taken { key, priority, failures, reasons, .. } = &self.taken;
         let mut item = f.debug_struct("Item");
         item.field("key", key)
             .field("priority", priority)
             .field("failures", failures)
-            .field("waited", waited);
+            .field("waited", &self.waited());
         item.field("reasons", &reasons.as_deref().map_or(&[][..], |reasons| reasons)).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
 //! Keys that can be worked on now: first in, first out within a priority, and no priority starves another.
 //!
-//! Knows slots (see [`entries`](super::entries)) and priorities, neither keys nor clocks.
+//! Knows slots (see [`entries`](super::entries)) and priorities, neither keys nor clocks. Inline, here and in the files
+//! around it: a queue is compiled where it is used, and each of these takes no longer than a call.
 
 /// A list threaded through [`Links`]: joining and leaving it anywhere takes constant time and no allocation.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +47,7 @@ impl Ready {
         Self { levels: Vec::new(), len: 0, arrivals: 0, oldest_every: oldest_every.max(1), by_priority: 0 }
     }
 
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -56,9 +58,15 @@ impl Ready {
     }
 
     /// Puts a slot behind all others of its priority.
+    #[inline]
     pub(super) fn push(&mut self, links: &mut Links, slot: u32, priority: i8) {
         self.arrivals += 1;
         self.len += 1;
+        if let [only] = &mut self.levels[..]
+            && only.list.head().is_none()
+        {
+            only.priority = priority;
+        }
         let place = match self.levels.iter().position(|level| level.priority <= priority) {
             Some(place) if self.levels[place].priority == priority => place,
             place => {
@@ -71,6 +79,7 @@ impl Ready {
     }
 
     /// Takes a slot out before its turn.
+    #[inline]
     pub(super) fn remove(&mut self, links: &mut Links, slot: u32, priority: i8) {
         let place = self.levels.iter().position(|level| level.priority == priority);
         self.remove_from(links, slot, place.expect("a ready slot is in the list of its priority"));
@@ -79,6 +88,7 @@ impl Ready {
     /// Takes out the slot whose turn it is: the first of the highest priority, or the longest-waiting one of all.
     ///
     /// So whatever arrives meanwhile, a slot behind n older ones is handed out within `oldest_every × (n + 1)` turns.
+    #[inline]
     pub(super) fn pop(&mut self, links: &mut Links) -> Option<u32> {
         let mut place = 0;
         if self.levels.len() > 1 {
@@ -98,11 +108,13 @@ impl Ready {
         (0..self.levels.len()).min_by_key(|&place| arrival(&self.levels[place])).unwrap_or(0)
     }
 
+    #[inline]
     fn remove_from(&mut self, links: &mut Links, slot: u32, place: usize) {
         self.len -= 1;
         let list = &mut self.levels[place].list;
         list.remove(links, slot);
-        if list.head().is_none() {
+        // The last level stays, empty: most queues have one priority, and come and go between no key and one.
+        if list.head().is_none() && self.levels.len() > 1 {
             self.levels.remove(place);
         }
     }
@@ -121,6 +133,7 @@ impl List {
         std::iter::successors(self.head(), next)
     }
 
+    #[inline]
     pub(super) fn push(&mut self, links: &mut Links, slot: u32, arrival: u64) {
         let link = Link { previous: self.tail, next: NONE, arrival };
         if let Some(place) = links.0.get_mut(slot as usize) {
@@ -135,6 +148,7 @@ impl List {
         self.tail = slot;
     }
 
+    #[inline]
     pub(super) fn remove(&mut self, links: &mut Links, slot: u32) {
         let Link { previous, next, .. } = links.0[slot as usize];
         match previous {

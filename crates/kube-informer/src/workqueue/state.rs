@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::delay::Delays;
-use super::entries::{Entries, Phase};
+use super::entries::{Entries, KeyHash, Phase};
 use super::rate_limit::RateLimit;
 use super::ready::{Links, List, Ready};
 use super::reason::Reasons;
@@ -75,7 +75,8 @@ pub(super) struct Taken<T> {
     pub(super) key: T,
     pub(super) priority: i8,
     pub(super) failures: u32,
-    pub(super) waited: Duration,
+    /// In nanoseconds.
+    pub(super) waited: u64,
     pub(super) reasons: Option<Box<Reasons>>,
 }
 
@@ -135,19 +136,14 @@ impl<T: Eq + Hash + Clone> State<T> {
     }
 
     /// Adds a key, or merges it with what is known of it: the higher priority, the earlier moment, all causes.
-    pub(super) fn add(&mut self, hash: u64, key: T, add: Add, at: Instant) {
+    pub(super) fn add(&mut self, hash: KeyHash, key: T, add: Add, at: Instant) {
         if self.closed {
             self.counters.discarded += 1;
             return;
         }
         let now = self.promote(at);
-        let slot = match self.entries.find(hash, &key) {
-            None => self.entries.insert(hash, key, add.priority),
-            Some(slot) => {
-                self.raise(slot, add.priority);
-                slot
-            }
-        };
+        let slot = self.entries.find_or_insert(hash, key);
+        self.raise(slot, add.priority);
         if let Some(cause) = add.cause {
             let reasons = self.entries.get_mut(slot).reasons.get_or_insert_default();
             reasons.add(cause, at, self.max_reasons);
@@ -174,7 +170,7 @@ impl<T: Eq + Hash + Clone> State<T> {
             key: entry.key.clone(),
             priority: std::mem::replace(&mut entry.priority, i8::MIN),
             failures: entry.failing.as_ref().map_or(0, |failing| failing.times),
-            waited: Duration::from_nanos(waited),
+            waited,
             reasons: entry.reasons.take(),
         };
         self.running.list.push(&mut self.links, slot, 0);
@@ -229,7 +225,7 @@ impl<T: Eq + Hash + Clone> State<T> {
     }
 
     /// How often a key has failed in a row.
-    pub(super) fn failures(&self, hash: u64, key: &T) -> u32 {
+    pub(super) fn failures(&self, hash: KeyHash, key: &T) -> u32 {
         let failing = self.entries.find(hash, key).and_then(|slot| self.entries.get(slot).failing.as_ref());
         failing.map_or(0, |failing| failing.times)
     }
@@ -358,8 +354,7 @@ impl<T: Eq + Hash + Clone> State<T> {
 
     /// Whom the calls since the last one have woken.
     pub(super) fn take_wake(&mut self) -> Wake {
-        let wake = std::mem::take(&mut self.wake);
-        Wake { sleepers: wake.sleepers.min(self.sleepers), ..wake }
+        std::mem::take(&mut self.wake)
     }
 
     /// Makes everything due whose deadline has come. First in every call, so that keys line up in the order of their
@@ -407,7 +402,7 @@ impl<T: Eq + Hash + Clone> State<T> {
         self.delays.insert(slot, now.saturating_add(nanos(after)));
         if self.delays.earliest() != earliest {
             // The timer is set too late: let somebody set it anew.
-            self.wake.sleepers += 1;
+            self.wake_sleeper();
         }
     }
 
@@ -437,7 +432,7 @@ impl<T: Eq + Hash + Clone> State<T> {
         let entry = self.entries.get_mut(slot);
         entry.phase = Phase::Ready;
         self.ready.push(&mut self.links, slot, entry.priority);
-        self.wake.sleepers += 1;
+        self.wake_sleeper();
     }
 
     fn raise(&mut self, slot: u32, priority: i8) {
@@ -476,9 +471,14 @@ impl<T: Eq + Hash + Clone> State<T> {
 
     /// Lets a sleeper keep the timer if nobody does.
     fn hand_on_timer(&mut self) {
-        if self.timer.is_none() && self.sleepers > 0 && self.delays.len() > 0 {
-            self.wake.sleepers += 1;
+        if self.timer.is_none() && self.delays.len() > 0 {
+            self.wake_sleeper();
         }
+    }
+
+    /// One more sleeper is to be woken, if there is one that is not woken anyway.
+    fn wake_sleeper(&mut self) {
+        self.wake.sleepers = (self.wake.sleepers + 1).min(self.sleepers);
     }
 
     fn wake_if_over(&mut self) {

@@ -64,6 +64,7 @@ impl Histogram {
         })
     }
 
+    #[inline]
     pub(super) fn record(&mut self, nanos: u64) {
         let place = nanos.saturating_sub(1).checked_ilog10().unwrap_or(0) as usize;
         self.buckets[place.min(BOUNDS)] += 1;

@@ -3,6 +3,7 @@
 mod basics;
 mod concurrency;
 mod delays;
+mod interleavings;
 mod model;
 mod numbers;
 mod priorities;
