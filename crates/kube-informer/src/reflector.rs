@@ -91,7 +91,7 @@ impl Reflector {
             indexes: indexer.indexes,
             state: indexer.cell,
             interner: Mutex::default(),
-            packer: Mutex::new(Packer::new()),
+            packer: Mutex::new(Packer::new(false)),
         };
         Self::over(Arc::new(source), sink, Scope::CLUSTER, Arc::new(intake), config, Arc::default())
     }

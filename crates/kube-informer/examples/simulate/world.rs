@@ -481,6 +481,13 @@ fn options(schedule: &Schedule, kind: InformerKind, number: u64) -> InformerOpti
         ..ReflectorConfig::default()
     };
     let options = InformerOptions::default().reflector(reflector);
+    // Every way to come and to be kept, in turn.
+    let options = match schedule.seed % 4 {
+        0 => options,
+        1 => options.pack_eagerly(),
+        2 => options.pack_eagerly().json(),
+        _ => options.storage(Storage::Raw),
+    };
     // A field that nobody has makes it a cache of its own.
     let own = |options: InformerOptions, name: &str| options.cut(FieldPath::of_fields(["metadata", name]));
     match kind {

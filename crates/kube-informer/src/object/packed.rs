@@ -40,6 +40,8 @@ const MAX_REVIEW_BYTES: u64 = 1 << 30;
 
 /// Packs the objects of one cache.
 pub(crate) struct Packer {
+    /// Packs whatever becomes shorter, whether it pays or not.
+    eager: bool,
     context: CCtx<'static>,
     encoder: Option<Encoder>,
     /// The trained part of every dictionary.
@@ -71,8 +73,11 @@ struct Template {
 }
 
 impl Packer {
-    pub(crate) fn new() -> Self {
+    /// `eager` packs even what does not pay: so that simulations, whose objects are few and small, have packed ones.
+    pub(crate) fn new(eager: bool) -> Self {
+        let first_review = if eager { 1 } else { FIRST_REVIEW_BYTES };
         Self {
+            eager,
             context: CCtx::create(),
             encoder: None,
             trained: None,
@@ -85,8 +90,8 @@ impl Packer {
             listed: 0,
             changed_bytes: 0,
             review_list_at: MIN_BATCH_BYTES,
-            review_at: FIRST_REVIEW_BYTES,
-            review_every: FIRST_REVIEW_BYTES,
+            review_at: first_review,
+            review_every: first_review,
             pause: 0,
             next_pause: 1,
         }
@@ -101,7 +106,7 @@ impl Packer {
             self.pause -= 1;
             return;
         }
-        if raw < MIN_BATCH_BYTES && self.encoder.is_none() {
+        if raw < MIN_BATCH_BYTES && self.encoder.is_none() && !self.eager {
             return;
         }
         self.choose_for(batch, raw);
@@ -138,12 +143,12 @@ impl Packer {
     fn pack(&mut self, entry: &mut Arc<Entry>) {
         let (Some(encoder), Some(entry)) = (&self.encoder, Arc::get_mut(entry)) else { return };
         let Body::Raw { wire, typed, bytes } = entry.body() else { return };
-        if bytes.len() < MIN_OBJECT_BYTES {
+        if bytes.len() < MIN_OBJECT_BYTES && !self.eager {
             return;
         }
         let packed = encoder.pack(&mut self.context, bytes, &mut self.scratch);
         // Unpacking costs, and so does the reference to the dictionary: a little shorter is not enough.
-        if packed.is_some_and(|packed| packed < bytes.len() / 4 * 3) {
+        if packed.is_some_and(|packed| packed < bytes.len() / 4 * 3 || self.eager) {
             let body = Body::Packed {
                 wire: *wire,
                 typed: *typed,
@@ -165,7 +170,7 @@ impl Packer {
             counts.entry(entry.template()).or_insert((0, entry)).0 += 1;
         }
         let new = counts.keys().any(|template| !self.known.contains(template));
-        if new && let Some(examples) = local_examples(&counts, raw / SHARE) {
+        if new && let Some(examples) = local_examples(&counts, if self.eager { raw } else { raw / SHARE }) {
             now = self.try_examples(&tried, now, plain, batch.len(), &examples);
         }
         if self.listed_bytes >= self.review_list_at {
@@ -176,7 +181,8 @@ impl Packer {
                 now = self.try_examples(&tried, now, plain, self.listed, &examples);
             }
         }
-        if now > plain / 2 || plain - now < MIN_OBJECT_BYTES {
+        let gain = plain.saturating_sub(now);
+        if (gain < plain / 2 || gain < MIN_OBJECT_BYTES) && !self.eager {
             self.encoder = None;
             self.known.clear();
             self.pause = self.next_pause;
@@ -193,7 +199,8 @@ impl Packer {
         let plain = average(tried.iter().map(Vec::len));
         let now = self.try_current(&tried).unwrap_or(plain);
         let objects: usize = self.templates.values().map(|template| template.count).sum();
-        let budget = (self.listed_bytes + self.changed_bytes as usize) / SHARE;
+        let share = if self.eager { 1 } else { SHARE };
+        let budget = (self.listed_bytes + self.changed_bytes as usize) / share;
         let examples = self.examples(budget);
         let after = self.try_examples(&tried, now, plain, objects, &examples);
         let better = after < now;
@@ -217,7 +224,7 @@ impl Packer {
             return now;
         }
         let bytes = || examples.iter().map(|(_, example)| &example[..]);
-        if self.trained.is_none() {
+        if self.trained.is_none() && !self.eager {
             // Training takes long: only if it is plain without it that there is something to gain.
             let untrained = Encoder::new(&[], bytes());
             if self.try_encoder(&untrained, tried) > plain / 4 * 3 {
@@ -231,7 +238,7 @@ impl Packer {
         let candidate = Encoder::new(trained, bytes());
         let then = self.try_encoder(&candidate, tried);
         let saved = now.saturating_sub(then) * objects;
-        if saved <= Dictionary::size_of(content) {
+        if saved <= Dictionary::size_of(content) && !self.eager {
             return now;
         }
         self.live.retain(|dictionary| dictionary.strong_count() > 0);
@@ -329,7 +336,7 @@ mod tests {
     /// An object of a template: most of it is the template's, a part is its own.
     fn entry(random: &mut fastrand::Rng, template: u64, number: usize) -> Arc<Entry> {
         let mut words = fastrand::Rng::with_seed(template);
-        let text: Vec<String> = (0..150).map(|_| format!("{:x}", words.u32(..))).collect();
+        let text: Vec<String> = (0..300).map(|_| format!("{:x}", words.u32(..))).collect();
         let own: String = (0..64).map(|_| random.alphanumeric()).collect();
         make(&json!({
             "metadata": {"name": format!("pod-{template}-{number}"), "namespace": "default", "resourceVersion": "1", "uid": own,
@@ -353,7 +360,7 @@ mod tests {
         let mut batch: Vec<_> =
             (0..1000).map(|number| entry(&mut random, number as u64 / 100, number)).collect();
         let before: Vec<_> = batch.iter().map(|entry| (entry.size(), entry.bytes())).collect();
-        let mut packer = Packer::new();
+        let mut packer = Packer::new(false);
         packer.pack_batch(&mut batch);
         for (entry, (size, bytes)) in batch.iter().zip(before) {
             assert!(is_packed(entry) && entry.size() < size / 4, "{} of {size}", entry.size());
@@ -367,7 +374,7 @@ mod tests {
     #[test]
     fn one_change_is_packed_with_what_the_list_taught() {
         let mut random = fastrand::Rng::with_seed(2);
-        let mut packer = Packer::new();
+        let mut packer = Packer::new(false);
         let mut batch: Vec<_> = (0..200).map(|number| entry(&mut random, 7, number)).collect();
         packer.pack_batch(&mut batch);
         let mut change = entry(&mut random, 7, 1000);
@@ -380,29 +387,29 @@ mod tests {
     #[test]
     fn a_kind_that_grows_by_single_changes_is_packed_in_time() {
         let mut random = fastrand::Rng::with_seed(3);
-        let mut packer = Packer::new();
+        let mut packer = Packer::new(false);
         let mut kept = Vec::new();
-        for number in 0..3000 {
+        for number in 0..1000 {
             let mut change = entry(&mut random, 7, number);
             packer.pack_one(&mut change);
             kept.push(change);
         }
-        assert!(!is_packed(&kept[0]) && is_packed(&kept[2999]));
+        assert!(!is_packed(&kept[0]) && is_packed(&kept[999]));
     }
 
     #[test]
     fn objects_of_new_templates_get_a_dictionary_when_they_have_become_many() {
         let mut random = fastrand::Rng::with_seed(4);
-        let mut packer = Packer::new();
+        let mut packer = Packer::new(false);
         let mut list: Vec<_> = (0..300).map(|number| entry(&mut random, 7, number)).collect();
         packer.pack_batch(&mut list);
         let mut kept = Vec::new();
-        for number in 0..20_000 {
+        for number in 0..2000 {
             let mut change = entry(&mut random, 8, number);
             packer.pack_one(&mut change);
             kept.push(change);
         }
-        let (first, last) = (kept[0].size(), kept[19_999].size());
+        let (first, last) = (kept[0].size(), kept[1999].size());
         assert!(last < first / 2, "{first} bytes at first, {last} in the end");
         assert_eq!(packer.dictionaries().0, 2);
         drop((list, kept));
@@ -420,7 +427,7 @@ mod tests {
                 make(&json!({"metadata": {"name": format!("{number}"), "resourceVersion": "1"}, "data": {"noise": text(2000)}}))
             })
             .collect();
-        let mut packer = Packer::new();
+        let mut packer = Packer::new(false);
         packer.pack_batch(&mut few);
         packer.pack_batch(&mut noise);
         assert!(few.iter().chain(&noise).all(|entry| !is_packed(entry)));
@@ -433,7 +440,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(6);
         let mut batch: Vec<_> = (0..200).map(|number| entry(&mut random, 7, number)).collect();
         let held = Arc::clone(&batch[0]);
-        Packer::new().pack_batch(&mut batch);
+        Packer::new(false).pack_batch(&mut batch);
         assert!(Arc::ptr_eq(&held, &batch[0]) && !is_packed(&held));
     }
 }

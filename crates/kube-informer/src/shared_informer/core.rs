@@ -72,7 +72,7 @@ impl Core {
             indexes: Arc::clone(&indexer.indexes),
             state: Arc::clone(&indexer.cell),
             interner: Mutex::default(),
-            packer: Mutex::new(Packer::new()),
+            packer: Mutex::new(Packer::new(options.pack_eagerly)),
         };
         let known: Arc<Indexer> = Arc::clone(&indexer);
         let fifo = DeltaFifo::with_limit(Some(known), options.queue_limit());

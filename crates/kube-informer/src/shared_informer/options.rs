@@ -31,6 +31,7 @@ pub struct InformerOptions {
     pub(crate) json: bool,
     pub(crate) gzip: bool,
     pub(crate) storage: Storage,
+    pub(crate) pack_eagerly: bool,
     pub(crate) resync_every: Option<Duration>,
     pub(crate) queue_limit_bytes: Option<usize>,
     pub(crate) reflector: ReflectorConfig,
@@ -103,6 +104,13 @@ impl InformerOptions {
         self
     }
 
+    /// Packs even what does not pay, for simulations with few and small objects.
+    #[doc(hidden)]
+    pub fn pack_eagerly(mut self) -> Self {
+        self.pack_eagerly = true;
+        self
+    }
+
     /// How often handlers hear of every object again, unless they say otherwise. Never by default. Costs no request.
     pub fn resync_every(mut self, period: Duration) -> Self {
         self.resync_every = Some(period.max(Duration::from_secs(1)));
@@ -158,6 +166,7 @@ impl InformerOptions {
         let checks = [
             ("json", self.json == other.json),
             ("gzip", self.gzip == other.gzip),
+            ("pack_eagerly", self.pack_eagerly == other.pack_eagerly),
             ("resync_every", self.resync_every == other.resync_every),
             ("queue_limit_bytes", self.queue_limit() == other.queue_limit()),
             ("reflector.streaming_lists", ours.streaming_lists == theirs.streaming_lists),

@@ -7,7 +7,7 @@ use expect_test::Expect;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::{Api, Client};
 use kube_informer::reflector::{Mode, ReflectorConfig};
-use kube_informer::{InformerOptions, SharedInformerFactory};
+use kube_informer::{InformerOptions, SharedInformerFactory, Storage};
 use kube_informer_apiserver::ApiServer;
 use kube_informer_apiserver::faults::Faults;
 use tower::ServiceExt;
@@ -15,6 +15,7 @@ use tower::ServiceExt;
 use crate::common::{Log, change, content, create, delete};
 
 /// What befalls the informer, and how it is set up.
+#[derive(Clone)]
 pub(crate) struct Story {
     before: &'static str,
     after: &'static str,
@@ -47,11 +48,13 @@ impl Story {
     }
 
     pub(crate) async fn check(self, expected: Expect) {
-        let told = self.told().await;
-        expected.assert_eq(&told);
+        let json = self.clone().told(true).await;
+        expected.assert_eq(&json);
+        let protobuf = self.told(false).await;
+        assert_eq!(without_problems(&protobuf), without_problems(&json), "the same story in protobuf");
     }
 
-    async fn told(self) -> String {
+    async fn told(self, json: bool) -> String {
         let faults = Faults::seeded(1);
         let server = ApiServer::builder()
             .seed(1)
@@ -74,6 +77,7 @@ impl Story {
                 request
             });
         let options = InformerOptions::default().reflector(self.config);
+        let options = if json { options.json().storage(Storage::Raw) } else { options.pack_eagerly() };
         let factory = SharedInformerFactory::with_defaults(Client::new(connection, "default"), options);
         let informer = factory.informer::<ConfigMap>();
         let log = Log::default();
@@ -132,4 +136,11 @@ impl Story {
         assert_eq!((factory.running_tasks(), server.stats().open_watches), (0, 0));
         told
     }
+}
+
+/// The story without what is wrong with objects that were set aside: that is said in the words of the format.
+fn without_problems(told: &str) -> Vec<&str> {
+    told.lines()
+        .map(|line| if line.starts_with("aside: ") { line.split("): ").next().unwrap() } else { line })
+        .collect()
 }
