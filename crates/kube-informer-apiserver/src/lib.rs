@@ -22,8 +22,8 @@
 //! # }
 //! ```
 //!
-//! Read in this order: [`request`] (what is asked), `server` and `route` (who answers), `storage` (what is kept), `object` (how),
-//! then one file for each verb. [`faults`] is the layer around it that breaks all this on purpose.
+//! Read in this order: [`request`] (what is asked), `server` and `route` (who answers), `storage` (what is kept), `object` (how)
+//! and `protobuf` (how else), then one file for each verb. [`faults`] is the layer around it that breaks all this on purpose.
 
 mod aggregated;
 mod background;
