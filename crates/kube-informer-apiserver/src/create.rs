@@ -83,10 +83,11 @@ pub(crate) fn insert(core: &Core, call: &Call, mut object: Object, dry_run: bool
         meta_mut(&mut object).remove("name");
         set_name(core, kind, &mut object)?;
     };
+    let stored = write::encode(&store, kind, &key, &object, dry_run)?;
     if crd::is_definition(kind) && !dry_run {
         crd::define(&mut store, &object)?;
     }
-    write::put(&mut store, kind, &key, &object, dry_run)
+    Ok(write::put(&mut store, kind, stored, dry_run))
 }
 
 /// What lives in a namespace needs one that exists and stays.

@@ -55,7 +55,8 @@ pub(crate) fn bind(core: &Arc<Core>, call: &Call) -> Answer {
             list.push(scheduled);
         }
     }
-    write::put(&mut store, kind, &old.key, &pod, false)?;
+    let stored = write::encode(&store, kind, &old.key, &pod, false)?;
+    write::put(&mut store, kind, stored, false);
     Ok(success(StatusCode::CREATED, coding))
 }
 

@@ -95,13 +95,15 @@ pub(crate) fn replace(
     if is_finished(&object) && !dry_run {
         // The last change is answered but never stored: what watchers see go is the object before it.
         let last = Stored::encode(kind, EventType::Modified, old.key.clone(), old.revision, &object);
+        write::check_types(kind, &last)?;
         remove(store, kind, &old.key, &object);
         return Ok(Written::Unsaved(last));
     }
+    let stored = write::encode(store, kind, &old.key, &object, dry_run)?;
     if crd::is_definition(kind) && !dry_run {
         crd::define(store, &object)?;
     }
-    write::put(store, kind, &old.key, &object, dry_run)
+    Ok(write::put(store, kind, stored, dry_run))
 }
 
 /// Removes an object that waits for nothing more.

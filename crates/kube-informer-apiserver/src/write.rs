@@ -34,14 +34,14 @@ impl Written {
     }
 }
 
-/// Stores an object, or only says what it would look like. A field of the wrong type is refused.
-pub(crate) fn put(
-    store: &mut Store,
+/// Encodes an object for its place in the store. A field of the wrong type is refused.
+pub(crate) fn encode(
+    store: &Store,
     kind: &Kind,
     key: &Arc<str>,
     object: &Object,
     dry_run: bool,
-) -> Answer<Written> {
+) -> Answer<Stored> {
     // An object that would be new has no version; one that would change still has its old one.
     let (event, revision) = match store.get(kind, key) {
         Some(old) => (EventType::Modified, old.revision),
@@ -49,8 +49,18 @@ pub(crate) fn put(
     };
     let revision = if dry_run { revision } else { store.revision() + 1 };
     let stored = Stored::encode(kind, event, key.clone(), revision, object);
-    stored.check_types().map_err(|error| unreadable(kind, &error.to_string()))?;
-    Ok(if dry_run { Written::Unsaved(stored) } else { Written::Stored(store.put_encoded(kind, stored)) })
+    check_types(kind, &stored)?;
+    Ok(stored)
+}
+
+/// Stores what was encoded, or only says what it would look like.
+pub(crate) fn put(store: &mut Store, kind: &Kind, stored: Stored, dry_run: bool) -> Written {
+    if dry_run { Written::Unsaved(stored) } else { Written::Stored(store.put_encoded(kind, stored)) }
+}
+
+/// Refuses an object that has a field of the wrong type.
+pub(crate) fn check_types(kind: &Kind, stored: &Stored) -> Answer<()> {
+    stored.check_types().map_err(|error| unreadable(kind, &error.to_string()))
 }
 
 /// The object of a request's body, of the kind of its path.

@@ -180,3 +180,16 @@ async fn nothing_is_nested_deeper_than_json_can_be_read() {
     }
     assert_eq!(common::get(&server, path).await.names(), ["a90"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_with_a_field_of_the_wrong_type_defines_nothing() {
+    let server = server();
+    let definition = json!({
+        "metadata": { "name": "foos.x.io" },
+        "spec": { "group": "x.io", "scope": "Namespaced", "names": { "plural": "foos", "kind": "Foo", "categories": 7 },
+            "versions": [{ "name": "v1", "served": true, "storage": true }] },
+    });
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(common::send(&server, "POST", path, &definition).await.code, 400);
+    assert_eq!(common::get(&server, "/apis/x.io/v1/foos").await.code, 404);
+}
