@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, HeaderValue, header};
 use kube_wire::protobuf::{MEDIA_TYPE, WATCH_MEDIA_TYPE};
+use serde_json::Value;
 
 use crate::core::Call;
 use crate::object::{Form, opening};
@@ -72,7 +73,15 @@ pub(crate) fn form(call: &Call, shape: Shape) -> Answer<Form> {
             }
             _ => None,
         });
-    chosen.ok_or_else(|| Status::not_acceptable(&media_types(has_protobuf)))
+    chosen.ok_or_else(|| {
+        let mut status = Status::not_acceptable(&media_types(true));
+        let known = |clause: &Clause<'_>| Coding::ALL.into_iter().any(|coding| clause.names(coding));
+        if clauses(accept(&call.headers)).iter().any(known) {
+            // The real server has nothing to add where only the parameters do not fit.
+            status.details = Value::Null;
+        }
+        status
+    })
 }
 
 /// How a `Status` is told: as the client likes it, and as JSON if it likes nothing that there is.
@@ -155,9 +164,13 @@ impl<'a> Clause<'a> {
 
     /// Whether the clause means this coding, and no stream that nobody knows.
     fn covers(&self, coding: Coding) -> bool {
-        let known = coding.media_type().split_once('/') == Some((self.kind, self.subtype));
-        let any = matches!((self.kind, self.subtype), ("application" | "*", "*"));
-        (known || any) && matches!(self.get("stream"), None | Some("" | "watch"))
+        self.names(coding) && matches!(self.get("stream"), None | Some("" | "watch"))
+    }
+
+    /// Whether the clause's media type is this coding's or covers it.
+    fn names(&self, coding: Coding) -> bool {
+        coding.media_type().split_once('/') == Some((self.kind, self.subtype))
+            || matches!((self.kind, self.subtype), ("application" | "*", "*"))
     }
 
     fn transformation(&self) -> Option<Transformation<'a>> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use kube_client::Client;
@@ -12,6 +13,7 @@ use serde_json::Value;
 use crate::diff::{self, Mode};
 use crate::normal::Normal;
 use crate::script::{Case, Step};
+use crate::wire;
 
 /// How often a request that is waited for is sent, and how long apart.
 const TRIES: usize = 100;
@@ -134,14 +136,15 @@ impl Side {
     async fn answer(&mut self, step: &Step) -> Result<Answer, String> {
         let mut tries = if step.wait { TRIES } else { 1 };
         loop {
-            let (code, headers, text) =
+            let (code, headers, body) =
                 self.send(step).await.map_err(|error| format!("{} {}: {error}", step.method, step.path))?;
             tries -= 1;
             if tries > 0 && !(200..300).contains(&code) {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
-            let raw = value(&text);
+            let content_type = headers.get("content-type").and_then(|value| value.to_str().ok());
+            let raw = wire::read(content_type.unwrap_or_default(), &body);
             for (name, path) in &step.saves {
                 let found = diff::at(&raw, path)
                     .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
@@ -154,7 +157,7 @@ impl Side {
     async fn send(
         &self,
         step: &Step,
-    ) -> Result<(u16, HeaderMap, String), Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<(u16, HeaderMap, Bytes), Box<dyn std::error::Error + Send + Sync>> {
         let mut request = Request::builder().method(step.method.as_str()).uri(self.fill(&step.path));
         for (name, value) in &step.headers {
             request = request.header(name, self.fill(value));
@@ -162,10 +165,12 @@ impl Side {
         if !step.body.is_empty() && !step.headers.iter().any(|(name, _)| name == "Content-Type") {
             request = request.header("Content-Type", "application/json");
         }
-        let request = request.body(Body::from(self.fill(&step.body).into_bytes()))?;
+        let content_type = step.headers.iter().find(|(name, _)| name == "Content-Type");
+        let body = wire::write(content_type.map(|(_, value)| value.as_str()), &self.fill(&step.body));
+        let request = request.body(Body::from(body))?;
         let (parts, body) = self.client.send(request).await?.into_parts();
         let body = body.collect().await?.to_bytes();
-        Ok((parts.status.as_u16(), parts.headers, String::from_utf8_lossy(&body).into_owned()))
+        Ok((parts.status.as_u16(), parts.headers, body))
     }
 
     fn fill(&self, text: &str) -> String {
@@ -175,19 +180,4 @@ impl Side {
         }
         text
     }
-}
-
-fn value(text: &str) -> Value {
-    let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
-    match lines {
-        Ok(events) if events.iter().all(|event| event.get("object").is_some()) => {
-            // When the bookmarks come that only move the version is a matter of time.
-            events.into_iter().filter(|event| event["type"] != "BOOKMARK" || ends_state(event)).collect()
-        }
-        _ => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
-    }
-}
-
-fn ends_state(event: &Value) -> bool {
-    event["object"]["metadata"].get("annotations").is_some()
 }

@@ -11,6 +11,7 @@ mod case;
 mod diff;
 mod normal;
 mod script;
+mod wire;
 
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("cases/lists.txt"),
     include_str!("cases/namespaces.txt"),
     include_str!("cases/patches.txt"),
+    include_str!("cases/protobuf.txt"),
     include_str!("cases/refusals.txt"),
     include_str!("cases/updates.txt"),
     include_str!("cases/watches.txt"),

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! `$ns` is a namespace of the case's own, and a name for what lives in none. After the line of a request come its headers, a body on one line
-//! (`text …` for one that is not JSON), `save` for parts of the answer that later steps name, `known` for a difference that stays,
+//! (`text …` for one that is not JSON; one of a protobuf type is JSON here and protobuf on the wire), `save` for parts of the answer that later steps name, `known` for a difference that stays,
 //! `subset` where the real server may say more, `ignore` for a path in the answer that is not compared, `wait` for a request that is
 //! sent until it succeeds and is not compared.
 
