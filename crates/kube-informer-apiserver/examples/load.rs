@@ -1,8 +1,9 @@
 //! How much the server takes, in one process without a socket:
 //! `cargo run --release -p kube-informer-apiserver --example load`, with `-- --quick` for a run of seconds.
 //!
-//! For each number of pods: creations a second, a list in MB/s, memory for each pod; then watch events a second for 1, 10
-//! and 100 watchers. Nothing should grow faster than the number of pods.
+//! For each number of pods: creations a second, a list in MB/s, memory for each pod; then the same list as protobuf, first when
+//! every pod is yet to be converted, and what the converted form takes; then watch events a second for 1, 10 and 100
+//! watchers of JSON, and for 100 of protobuf. Nothing should grow faster than the number of pods.
 
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use kube_informer_apiserver::{ApiServer, Body};
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
+const JSON: &str = "application/json";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Each size is measured in a process of its own, so that memory is counted from nothing.
 fn main() {
@@ -24,8 +27,19 @@ fn main() {
         return;
     }
     println!(
-        "{:>8} {:>8} {:>10} {:>10} {:>8} {:>12} {:>12} {:>13}",
-        "pods", "KB JSON", "creates/s", "list MB/s", "KB RSS", "events/s ×1", "events/s ×10", "events/s ×100"
+        "{:>8} {:>8} {:>10} {:>10} {:>8} {:>10} {:>10} {:>8} {:>9} {:>9} {:>9} {:>9}",
+        "pods",
+        "KB JSON",
+        "creates/s",
+        "list MB/s",
+        "KB RSS",
+        "pb first",
+        "pb again",
+        "KB more",
+        "events ×1",
+        "×10",
+        "×100",
+        "pb ×100"
     );
     let program = std::env::current_exe().expect("this program's path");
     for pods in if quick { ["1000", "3000"].as_slice() } else { &["10000", "30000", "100000"] } {
@@ -44,42 +58,53 @@ async fn measure(pods: usize, changes: usize) {
         let body = pod(number).to_string();
         sent += body.len();
         let start = clock();
-        let answer = send(&server, "POST", PODS, "application/json", body).await;
+        let answer = send(&server, "POST", PODS, JSON, body).await;
         creating += start();
         assert!(answer.status().is_success(), "creating failed: {}", answer.status());
     }
     let creates = pods as f64 / creating.as_secs_f64();
     let per_pod = resident().saturating_sub(memory) as f64 / pods as f64;
 
-    let listing = clock();
-    let bytes = drain(send(&server, "GET", PODS, "", String::new()).await.into_body()).await;
-    let list = bytes as f64 / 1e6 / listing().as_secs_f64();
+    let plain = list(&server, JSON).await;
+    let memory = resident();
+    let first = list(&server, PROTOBUF).await;
+    let more = resident().saturating_sub(memory) as f64 / pods as f64;
+    let again = list(&server, PROTOBUF).await;
 
     let mut rates = Vec::new();
-    for watchers in [1, 10, 100] {
-        rates.push(watch(&server, pods, watchers, changes / watchers.min(20)).await);
+    for (watchers, accept) in [(1, JSON), (10, JSON), (100, JSON), (100, PROTOBUF)] {
+        rates.push(watch(&server, pods, watchers, changes / watchers.min(20), accept).await);
     }
     println!(
-        "{pods:>8} {:>8.1} {creates:>10.0} {list:>10.0} {:>8.1} {:>12.0} {:>12.0} {:>13.0}",
+        "{pods:>8} {:>8.1} {creates:>10.0} {plain:>10.0} {:>8.1} {first:>10.0} {again:>10.0} {:>8.1} {:>9.0} {:>9.0} {:>9.0} {:>9.0}",
         sent as f64 / pods as f64 / 1e3,
         per_pod / 1e3,
+        more / 1e3,
         rates[0],
         rates[1],
         rates[2],
+        rates[3],
     );
 }
 
+/// A list of everything, in MB/s.
+async fn list(server: &ApiServer, accept: &str) -> f64 {
+    let listing = clock();
+    let bytes = drain(send(server, "GET", PODS, accept, String::new()).await.into_body()).await;
+    bytes as f64 / 1e6 / listing().as_secs_f64()
+}
+
 /// Events that all watchers together receive in a second while pods change.
-async fn watch(server: &ApiServer, pods: usize, watchers: usize, changes: usize) -> f64 {
+async fn watch(server: &ApiServer, pods: usize, watchers: usize, changes: usize, accept: &str) -> f64 {
     let mut bodies = Vec::new();
     for _ in 0..watchers {
         let path = format!("{PODS}?watch=true&resourceVersion={}", server.revision());
-        bodies.push(send(server, "GET", &path, "", String::new()).await.into_body());
+        bodies.push(send(server, "GET", &path, accept, String::new()).await.into_body());
     }
     let start = clock();
     for change in 0..changes {
         let path = format!("{PODS}/{}/status", name(change % pods));
-        let patch = json!({ "status": { "message": format!("{watchers}-{change}") } });
+        let patch = json!({ "status": { "message": format!("{watchers}-{change} {accept}") } });
         send(server, "PATCH", &path, "application/merge-patch+json", patch.to_string()).await;
         for body in &mut bodies {
             body.frame().await.expect("an open watch").expect("a frame");
@@ -95,7 +120,8 @@ async fn send(
     kind: &str,
     body: String,
 ) -> http::Response<Body> {
-    let request = Request::builder().method(method).uri(path).header("content-type", kind);
+    let header = if method == "GET" { "accept" } else { "content-type" };
+    let request = Request::builder().method(method).uri(path).header(header, kind);
     server.handle(request.body(Full::new(Bytes::from(body))).expect("a request")).await
 }
 
