@@ -12,12 +12,13 @@ use kube_client::config::{KubeConfigOptions, Kubeconfig};
 use kube_client::{Client, Config};
 use kube_core::dynamic::DynamicObject;
 use kube_core::{ApiResource, GroupVersionKind};
+use kube_informer::object::Wire;
 use kube_informer::reflector::Mode;
 use kube_informer::source::client_for_informers;
 use kube_informer::{
-    Event, HandlerOptions, IndexBy, InformerOptions, Object, SharedInformerFactory, Snapshot,
+    Event, HandlerOptions, IndexBy, InformerOptions, Kind, Object, SharedInformerFactory, Snapshot,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 /// How long the real server may take for anything, before the test fails.
@@ -56,6 +57,7 @@ async fn config_maps_of_a_real_server_are_followed_by_type() {
     factory.start();
     within("the first list", factory.wait_for_sync()).await.unwrap();
     assert_eq!(maps.status()[0].mode, Mode::Streaming, "1.37 streams lists");
+    assert_eq!(maps.status()[0].wire, Some(Wire::Protobuf));
 
     let map = serde_json::from_value(
         json!({"metadata": {"name": "typed", "labels": {"app": "a"}}, "data": {"k": "1"}}),
@@ -151,4 +153,55 @@ async fn custom_resources_of_a_real_server_are_followed_as_dynamic_objects_and_a
     definitions.delete("gadgets.test.example.com", &DeleteParams::default()).await.unwrap();
     within("the objects to go with their definition", gadgets.wait_for(|now| now.is_empty())).await;
     factory.shutdown().await.unwrap();
+}
+
+/// What a control plane has by itself.
+const KINDS: [(&str, &str, &str, bool); 18] = [
+    ("v1", "Namespace", "namespaces", false),
+    ("v1", "ConfigMap", "configmaps", true),
+    ("v1", "Secret", "secrets", true),
+    ("v1", "Service", "services", true),
+    ("v1", "ServiceAccount", "serviceaccounts", true),
+    ("v1", "Endpoints", "endpoints", true),
+    ("v1", "Event", "events", true),
+    ("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", true),
+    ("coordination.k8s.io/v1", "Lease", "leases", true),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", false),
+    ("rbac.authorization.k8s.io/v1", "Role", "roles", true),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", true),
+    ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "flowschemas", false),
+    ("flowcontrol.apiserver.k8s.io/v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", false),
+    ("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", false),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false),
+    ("networking.k8s.io/v1", "ServiceCIDR", "servicecidrs", false),
+];
+
+#[tokio::test]
+async fn objects_of_a_real_server_read_the_same_in_both_formats() {
+    let Some(client) = cluster().await else { return };
+    let options = || InformerOptions::default().keep_managed_fields();
+    let protobuf = SharedInformerFactory::with_defaults(client.clone(), options().pack_eagerly());
+    let json = SharedInformerFactory::with_defaults(client, options().json());
+    let mut compared = 0;
+    for (api_version, kind, plural, namespaced) in KINDS {
+        let kind = Kind::new(api_version, kind, plural, namespaced);
+        let [one, other] = [&protobuf, &json]
+            .map(|factory| factory.informer_of::<Value>(kind.clone(), factory.defaults()).unwrap());
+        for informer in [&one, &other] {
+            informer.start();
+            within("both lists", informer.wait_for_sync()).await.unwrap();
+        }
+        assert_eq!(one.status()[0].wire, Some(Wire::Protobuf), "{kind}");
+        assert_eq!(other.status()[0].wire, Some(Wire::Json), "{kind}");
+        for object in other.lister().list() {
+            // What has changed between the two lists, or by another test, is not compared.
+            let same = one.lister().get(object.key()).filter(|same| same.version() == object.version());
+            if let Some(same) = same {
+                assert_eq!(same.get().unwrap(), object.get().unwrap(), "{kind} {}", object.key());
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 150, "only {compared} objects were compared");
 }
