@@ -7,9 +7,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-
-/// How the kernel counts processor time: in hundredths of a second, whatever the clock of the kernel is.
-const TICKS_PER_SECOND: f64 = 100.0;
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 
 /// A running participant. It is killed when this is dropped.
 pub(crate) struct Process {
@@ -110,9 +109,8 @@ pub(crate) fn run_to_end(command: &mut Command, limit: Duration) -> anyhow::Resu
     let pid = process.pid();
     // What has ended but was not waited for still shows what it took.
     let (wall, cpu) = loop {
-        let (state, cpu) = stat(pid)?;
-        if state == 'Z' {
-            break (start.elapsed().as_secs_f64(), cpu);
+        if has_ended(pid)? {
+            break (start.elapsed().as_secs_f64(), cpu_s(pid)?);
         }
         if start.elapsed() > limit {
             bail!("the program has not ended within {limit:?}");
@@ -127,18 +125,19 @@ pub(crate) fn run_to_end(command: &mut Command, limit: Duration) -> anyhow::Resu
     Ok((wall, cpu, text))
 }
 
-/// How much processor time a process has taken, its own and the kernel's for it, all threads.
+/// How much processor time a process has taken, its own and the kernel's for it, all threads, those that have ended, too.
 pub(crate) fn cpu_s(pid: u32) -> anyhow::Result<f64> {
-    stat(pid).map(|(_, cpu)| cpu)
+    let clock = clock_getcpuclockid(Pid::from_raw(pid.try_into()?)).context("the process is gone")?;
+    let time = clock_gettime(clock).context("the process is gone")?;
+    Ok(Duration::from(time).as_secs_f64())
 }
 
-fn stat(pid: u32) -> anyhow::Result<(char, f64)> {
+/// Whether it has ended; it was not waited for.
+fn has_ended(pid: u32) -> anyhow::Result<bool> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("the process is gone")?;
     // The name may contain anything, but no later ')'.
     let (_, rest) = text.rsplit_once(") ").context("an unknown format of /proc/PID/stat")?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
-    Ok((fields[0].chars().next().unwrap_or('?'), ticks / TICKS_PER_SECOND))
+    Ok(rest.starts_with('Z'))
 }
 
 fn status_mb(pid: u32, field: &str) -> anyhow::Result<f64> {
