@@ -15,7 +15,7 @@ import (
 	"kube-informer.bench/serve"
 )
 
-const usage = "usage: bench-go fill|change|sample|replay|stream | sync|watch|queue|readers [flags]"
+const usage = "usage: bench-go fill|change|touch|sample|replay|stream | sync|watch|queue|readers|reads|restart [flags]"
 
 func main() {
 	if len(os.Args) < 2 {
@@ -42,6 +42,8 @@ func run(command string, arguments []string) error {
 	millis := flags.Int("millis", 2_000, "how long")
 	rate := flags.Int("rate", 200, "changes a second")
 	events := flags.Int("events", 0, "how many changes")
+	round := flags.String("round", "", "what objects are touched with")
+	bytes := flags.Int("bytes", 0, "how many random bytes an object has")
 	plainJSON := flags.Bool("plain-json", false, "ask for JSON instead of protobuf")
 	times := flags.String("times", "", "the file to write")
 	if err := flags.Parse(arguments); err != nil {
@@ -53,7 +55,7 @@ func run(command string, arguments []string) error {
 		informer.Queue(*keys, !*noMetrics)
 		return nil
 	case "stream":
-		return serve.Stream(*seed, *pods)
+		return serve.Stream(*seed, *kind, *objects, *bytes, *events)
 	case "readers":
 		return informer.Readers(*objects, *millis)
 	}
@@ -74,6 +76,8 @@ func run(command string, arguments []string) error {
 		}
 		defer file.Close()
 		return fill.Change(ctx, config, *seed, *pods, *rate, *events, file)
+	case "touch":
+		return fill.Touch(ctx, config, *round)
 	case "sample":
 		file, err := os.Create(*times)
 		if err != nil {
@@ -87,6 +91,10 @@ func run(command string, arguments []string) error {
 		return informer.Sync(ctx, config, *kind, *strip)
 	case "watch":
 		return informer.Watch(ctx, config, *strip, *events, *times)
+	case "reads":
+		return informer.Reads(ctx, config)
+	case "restart":
+		return informer.Restart(ctx, config, *round)
 	default:
 		return fmt.Errorf("unknown command %s; %s", command, usage)
 	}

@@ -16,7 +16,8 @@ import (
 	"kube-informer.bench/generate"
 )
 
-// Change changes pods at a steady rate, and writes down the version of each change and when its write returned.
+// Change changes pods at a steady rate, writes down the version of each change and when its write returned, and
+// prints the rate that it reached.
 func Change(ctx context.Context, config *rest.Config, seed uint64, pods, rate, count int, notes io.Writer) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -31,6 +32,7 @@ func Change(ctx context.Context, config *rest.Config, seed uint64, pods, rate, c
 	slots := make(chan struct{}, workers)
 	ticker := time.NewTicker(time.Second / time.Duration(rate))
 	defer ticker.Stop()
+	start := time.Now()
 	for number := range count {
 		<-ticker.C
 		slots <- struct{}{}
@@ -50,6 +52,7 @@ func Change(ctx context.Context, config *rest.Config, seed uint64, pods, rate, c
 		})
 	}
 	group.Wait()
+	fmt.Printf("%.1f\n", float64(count)/time.Since(start).Seconds())
 	if failure != nil {
 		return failure
 	}

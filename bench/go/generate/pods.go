@@ -45,7 +45,7 @@ func Namespace(number int) string { return fmt.Sprintf("team-%02d", number) }
 // Pod makes a pod as it runs: with its status, without managedFields, which are the server's to make.
 func (p *Pods) Pod(number int) *corev1.Pod {
 	r := newRandom(p.seed, uint64(number))
-	t := p.templates[sort.SearchFloat64s(p.share, r.Float64())]
+	t := p.template(r)
 	created := metav1.NewTime(r.moment())
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -66,6 +66,11 @@ func (p *Pods) Pod(number int) *corev1.Pod {
 	pod.Spec.NodeName = fmt.Sprintf("node-%04d.example.com", r.IntN(nodes))
 	pod.Status = t.status(r, created, pod.Spec)
 	return pod
+}
+
+// template is the one that a pod is made from: its first random number says which.
+func (p *Pods) template(r random) *template {
+	return p.templates[sort.SearchFloat64s(p.share, r.Float64())]
 }
 
 func (t *template) status(r random, created metav1.Time, spec corev1.PodSpec) corev1.PodStatus {

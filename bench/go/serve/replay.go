@@ -7,21 +7,16 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"kube-informer.bench/child"
 )
-
-// firstVersion has as many digits as every later one, so that versions can be written over in encoded frames.
-const firstVersion = 1_000_000_000
 
 // Replay takes pods from a real server, as they are, and serves them: a list, and a watch that changes them as fast as they are taken.
 // It says "ready" with its port and begins with the changes when it may go on.
@@ -71,18 +66,14 @@ func (s *replay) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 		http.NotFound(out, request)
 		return
 	}
-	mediaType := runtime.ContentTypeJSON
-	if strings.Contains(request.Header.Get("Accept"), runtime.ContentTypeProtobuf) {
-		mediaType = runtime.ContentTypeProtobuf
-	}
-	recording := s.recordings[mediaType]
+	recording := s.recordings[asked(request)]
 	query := request.URL.Query()
 	if query.Get("watch") == "" || query.Get("watch") == "false" {
-		out.Header().Set("Content-Type", mediaType)
+		out.Header().Set("Content-Type", recording.encoder.mediaType)
 		_, _ = out.Write(recording.list)
 		return
 	}
-	out.Header().Set("Content-Type", mediaType+recording.watchSuffix)
+	out.Header().Set("Content-Type", recording.encoder.watchType())
 	if query.Get("sendInitialEvents") == "true" {
 		for _, frame := range recording.added {
 			if _, err := out.Write(frame); err != nil {
@@ -105,56 +96,37 @@ func (s *replay) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 
 // recording is a list and its events, encoded.
 type recording struct {
+	encoder         *encoder
 	list, endOfList []byte
 	added, modified [][]byte
 	// versions[i] is where the version stands in modified[i].
-	versions    []int
-	watchSuffix string
-	sending     sync.Mutex
+	versions []int
+	sending  sync.Mutex
 }
 
 func record(mediaType string, list *corev1.PodList) (*recording, error) {
-	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), mediaType)
-	if !ok {
-		return nil, fmt.Errorf("no serializer for %s", mediaType)
-	}
-	objects := scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion)
-	r := &recording{}
-	if mediaType == runtime.ContentTypeProtobuf {
-		r.watchSuffix = ";stream=watch"
-	}
-	var err error
-	if r.list, err = runtime.Encode(objects, list); err != nil {
+	encoder, err := newEncoder(mediaType)
+	if err != nil {
 		return nil, err
 	}
-	frame := func(kind string, pod *corev1.Pod) ([]byte, error) {
-		raw, err := runtime.Encode(objects, pod)
-		if err != nil {
-			return nil, err
-		}
-		event := &metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: bytes.TrimSpace(raw)}}
-		if mediaType == runtime.ContentTypeProtobuf {
-			event.Object.Raw = raw
-		}
-		var out bytes.Buffer
-		err = info.StreamSerializer.Serializer.Encode(event, info.StreamSerializer.Framer.NewFrameWriter(&out))
-		return out.Bytes(), err
+	r := &recording{encoder: encoder}
+	if r.list, err = runtime.Encode(encoder.objects, list); err != nil {
+		return nil, err
 	}
 	version := []byte(list.ResourceVersion)
 	for i := range list.Items {
-		added, err := frame("ADDED", &list.Items[i])
+		added, err := encoder.frame("ADDED", &list.Items[i])
 		if err != nil {
 			return nil, err
 		}
-		modified, err := frame("MODIFIED", &list.Items[i])
+		modified, err := encoder.frame("MODIFIED", &list.Items[i])
 		if err != nil {
 			return nil, err
 		}
 		r.added, r.modified = append(r.added, added), append(r.modified, modified)
 		r.versions = append(r.versions, bytes.Index(modified, version))
 	}
-	end := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: list.ResourceVersion, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
-	r.endOfList, err = frame("BOOKMARK", end)
+	r.endOfList, err = encoder.frame("BOOKMARK", &corev1.Pod{ObjectMeta: endOfList()})
 	return r, err
 }
 

@@ -2,6 +2,41 @@
 
 use std::io::{Write, stdin, stdout};
 
+/// The label that says which workload a pod belongs to.
+pub const WORKLOAD_LABEL: &str = "app.kubernetes.io/name";
+
+/// How often all objects are read, and an index is asked; on how many nodes pods are.
+pub const READ_TIMES: usize = 20;
+pub const READ_LOOKUPS: usize = 2_000;
+pub const READ_NODES: usize = 500;
+
+/// The label that says which round last touched an object.
+pub const TOUCHED: &str = "bench.example.com/touched";
+
+/// The kinds that are followed while a server is restarted: API version, kind, resource, and whether it has namespaces.
+pub const KINDS: [(&str, &str, &str, bool); 20] = [
+    ("v1", "Pod", "pods", true),
+    ("v1", "Service", "services", true),
+    ("v1", "ConfigMap", "configmaps", true),
+    ("v1", "Secret", "secrets", true),
+    ("v1", "ServiceAccount", "serviceaccounts", true),
+    ("v1", "Node", "nodes", false),
+    ("v1", "Namespace", "namespaces", false),
+    ("v1", "Event", "events", true),
+    ("v1", "ResourceQuota", "resourcequotas", true),
+    ("v1", "LimitRange", "limitranges", true),
+    ("apps/v1", "Deployment", "deployments", true),
+    ("apps/v1", "ReplicaSet", "replicasets", true),
+    ("apps/v1", "StatefulSet", "statefulsets", true),
+    ("apps/v1", "DaemonSet", "daemonsets", true),
+    ("batch/v1", "Job", "jobs", true),
+    ("batch/v1", "CronJob", "cronjobs", true),
+    ("networking.k8s.io/v1", "Ingress", "ingresses", true),
+    ("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", true),
+    ("rbac.authorization.k8s.io/v1", "Role", "roles", true),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", true),
+];
+
 /// Tells the runner that something is done, and waits until it has measured. Ends the process if the runner is gone.
 pub fn say(moment: &str) {
     let mut out = stdout();

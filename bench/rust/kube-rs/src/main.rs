@@ -1,6 +1,8 @@
 //! kube-rs as a participant of the benchmarks.
 
 mod readers;
+mod reads;
+mod restart;
 mod sync;
 mod watch;
 
@@ -8,7 +10,9 @@ fn main() -> anyhow::Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("sync") => sync::run(),
         Some("readers") => readers::run(),
+        Some("reads") => reads::run(),
+        Some("restart") => restart::run(),
         Some("watch") => watch::run(),
-        other => anyhow::bail!("usage: bench-kube-rs sync|readers|watch, not {other:?}"),
+        other => anyhow::bail!("usage: bench-kube-rs sync|readers|reads|restart|watch, not {other:?}"),
     }
 }

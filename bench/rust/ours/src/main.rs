@@ -1,7 +1,10 @@
 //! kube-informer as a participant of the benchmarks.
 
+mod options;
 mod queue;
 mod readers;
+mod reads;
+mod restart;
 mod sync;
 mod watch;
 
@@ -13,7 +16,9 @@ fn main() -> anyhow::Result<()> {
             Ok(())
         }
         Some("readers") => readers::run(),
+        Some("reads") => reads::run(),
+        Some("restart") => restart::run(),
         Some("watch") => watch::run(),
-        other => anyhow::bail!("usage: bench-ours sync|queue|readers|watch, not {other:?}"),
+        other => anyhow::bail!("usage: bench-ours sync|queue|readers|reads|restart|watch, not {other:?}"),
     }
 }

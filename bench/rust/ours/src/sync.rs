@@ -3,20 +3,26 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context, bail};
-use child::{argument, flag, give_back, say};
+use anyhow::bail;
+use child::{argument, flag, give_back, number, say};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod, Secret};
-use kube_client::Config;
 use kube_core::dynamic::DynamicObject;
 use kube_informer::object::View;
-use kube_informer::source::client_for_informers;
-use kube_informer::{EventHandler, Kind, Object, SharedInformerFactory};
+use kube_informer::{EventHandler, HandlerOptions, Kind, Object};
+use tokio::sync::Notify;
 
 /// Counts what it hears; decodes it, too, if asked to.
 struct Count {
-    heard: Arc<AtomicUsize>,
+    heard: Arc<Heard>,
     decode: bool,
+}
+
+#[derive(Default)]
+struct Heard {
+    objects: AtomicUsize,
+    updates: AtomicUsize,
+    update: Notify,
 }
 
 impl<K: View> EventHandler<K> for Count {
@@ -24,7 +30,12 @@ impl<K: View> EventHandler<K> for Count {
         if self.decode && object.get().is_err() {
             return;
         }
-        self.heard.fetch_add(1, Ordering::Relaxed);
+        self.heard.objects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    async fn on_update(&mut self, _: Object<K>, _: Object<K>) {
+        self.heard.updates.fetch_add(1, Ordering::Relaxed);
+        self.heard.update.notify_one();
     }
 }
 
@@ -45,18 +56,29 @@ pub(crate) async fn run() -> anyhow::Result<()> {
 }
 
 async fn sync<K: View>(kind: Kind) -> anyhow::Result<()> {
-    let config = Config::infer().await.context("no KUBECONFIG")?;
-    let factory = SharedInformerFactory::new(client_for_informers(config)?);
+    let built_in = kind.kind() != "Widget";
+    let factory = crate::options::factory().await?;
     let informer = factory.informer_of::<K>(kind, factory.defaults())?;
-    let heard = Arc::new(AtomicUsize::new(0));
-    let registration = informer.add_handler(Count { heard: Arc::clone(&heard), decode: flag("--decode") });
+    let heard = Arc::new(Heard::default());
+    let updates = number("--events", 0);
+    // None of the changes may be merged, for each is counted.
+    let options = HandlerOptions::default().buffer_len(updates.max(1024));
+    let count = Count { heard: Arc::clone(&heard), decode: flag("--decode") };
+    let registration = informer.add_handler_with(options, count);
     give_back();
     say("ready");
     factory.start();
     factory.wait_for_sync().await?;
     registration.wait_for_sync().await;
-    say(&format!("synced {}", heard.load(Ordering::Relaxed)));
+    say(&format!("synced {}", heard.objects.load(Ordering::Relaxed)));
+    if built_in {
+        crate::options::check_wire(&informer)?;
+    }
     give_back();
     say("settled");
+    while heard.updates.load(Ordering::Relaxed) < updates {
+        heard.update.notified().await;
+    }
+    say("heard");
     Ok(())
 }

@@ -4,12 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
 use child::{argument, flag, number, say};
 use k8s_openapi::api::core::v1::Pod;
-use kube_client::Config;
-use kube_informer::source::client_for_informers;
-use kube_informer::{EventHandler, HandlerOptions, Object, SharedInformerFactory};
+use kube_informer::{EventHandler, HandlerOptions, Object};
 use tokio::sync::Notify;
 
 /// Hears updates; notes version and time of each, if asked to.
@@ -42,8 +39,7 @@ impl EventHandler<Pod> for Follow {
 
 #[tokio::main]
 pub(crate) async fn run() -> anyhow::Result<()> {
-    let config = Config::infer().await.context("no KUBECONFIG")?;
-    let factory = SharedInformerFactory::new(client_for_informers(config)?);
+    let factory = crate::options::factory().await?;
     let informer = factory.informer::<Pod>();
     let heard = Arc::new(Heard::default());
     let times = argument("--times").map(std::fs::File::create).transpose()?.map(std::io::BufWriter::new);
@@ -55,6 +51,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     factory.start();
     factory.wait_for_sync().await?;
     registration.wait_for_sync().await;
+    crate::options::check_wire(&informer)?;
     say("synced");
     while heard.updates.load(Ordering::Relaxed) < expected {
         heard.more.notified().await;

@@ -1,11 +1,15 @@
 //! The cases, and what they have in common: who takes part, and in which order.
 
+pub(crate) mod gzip;
 pub(crate) mod memory;
 pub(crate) mod million;
 pub(crate) mod queue;
 pub(crate) mod readers;
+pub(crate) mod reads;
+pub(crate) mod restart;
 pub(crate) mod sync;
 pub(crate) mod watch;
+pub(crate) mod worst;
 
 use std::process::Command;
 
@@ -44,8 +48,8 @@ pub(crate) const LIBRARIES: &[Participant] = &[
 ];
 
 /// What the settings of the participants mean.
-pub(crate) const WHO: &str = "ours: defaults (streaming list, JSON; managedFields dropped); ours_decoded: the handler decodes every \
-     object; client_go: protobuf, streaming list; client_go_stripped: managedFields dropped by a transform; kube_rs: defaults (pages of \
+pub(crate) const WHO: &str = "ours: defaults (streaming list, protobuf, packed; managedFields dropped); ours_decoded: the handler decodes \
+     every object; client_go: protobuf, gzip, streaming list; client_go_stripped: managedFields dropped by a transform; kube_rs: defaults (pages of \
      500, JSON); kube_rs_tuned: streaming list, managedFields dropped by modify";
 
 impl Participant {

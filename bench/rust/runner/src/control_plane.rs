@@ -1,5 +1,6 @@
 //! A real server with generated objects: filled once, kept in the cache, started from a copy.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,6 +28,11 @@ pub(crate) struct ControlPlane {
 impl ControlPlane {
     /// A server with as many pods as asked for, and some objects of other kinds.
     pub(crate) fn with_objects(settings: &Settings) -> anyhow::Result<Self> {
+        Self::with_objects_and_flags(settings, &[])
+    }
+
+    /// As [`with_objects`](Self::with_objects), with further flags for kube-apiserver.
+    pub(crate) fn with_objects_and_flags(settings: &Settings, flags: &[String]) -> anyhow::Result<Self> {
         let kubernetes = settings.versions.iter().find(|(name, _)| name == "kubernetes");
         let kubernetes = kubernetes.map_or("", |(_, version)| version.as_str());
         let data = settings
@@ -35,13 +41,17 @@ impl ControlPlane {
         if !data.exists() {
             fill(settings, &data)?;
         }
-        let plane = Self::up(settings, &["--copy-of".as_ref(), data.as_os_str()])?;
+        let mut options = vec![OsStr::new("--copy-of"), data.as_os_str()];
+        for flag in flags {
+            options.extend(["--apiserver-flag", flag].map(OsStr::new));
+        }
+        let plane = Self::up(settings, &options)?;
         // The server answers before its caches are warm: one list of everything that will be asked for.
         plane.read("pods", "application/vnd.kubernetes.protobuf")?;
         Ok(plane)
     }
 
-    fn up(settings: &Settings, options: &[&std::ffi::OsStr]) -> anyhow::Result<Self> {
+    fn up(settings: &Settings, options: &[&OsStr]) -> anyhow::Result<Self> {
         let script = settings.root.join("testing/control-plane/control-plane");
         let name = settings.instance.clone();
         let out = Command::new(&script)
@@ -62,6 +72,12 @@ impl ControlPlane {
             url.rsplit(':').next().and_then(|port| port.parse().ok()).context("the server has no port")?;
         url.clone_into(&mut plane.url);
         Ok(plane)
+    }
+
+    /// Kills kube-apiserver and starts it again; it is ready when this returns.
+    pub(crate) fn restart(&self) -> anyhow::Result<()> {
+        self.command("kill-apiserver")?;
+        self.command("restart-apiserver")
     }
 
     /// The processor time that kube-apiserver has taken.

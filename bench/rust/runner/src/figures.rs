@@ -1,7 +1,7 @@
 //! Collects figures over rounds, and shows them: a table for people, a line of JSON for programs.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 
 use serde_json::{Map, Value, json};
@@ -19,6 +19,28 @@ pub(crate) struct Report {
     /// Whether figures are the rows of the table, because there are more of them than of participants.
     by_figure: bool,
     values: BTreeMap<(String, String), Vec<f64>>,
+}
+
+/// Results of cases that ran before: in this run, or noted in the file.
+pub(crate) struct Earlier(Vec<Value>);
+
+impl Earlier {
+    pub(crate) fn of(settings: &Settings) -> anyhow::Result<Self> {
+        let text = match &settings.json {
+            Some(path) if path.exists() => fs::read_to_string(path)?,
+            _ => String::new(),
+        };
+        Ok(Self(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()))
+    }
+
+    pub(crate) fn push(&mut self, result: Value) {
+        self.0.push(result);
+    }
+
+    /// The last result of a case.
+    pub(crate) fn last(&self, case: &str) -> Option<&Value> {
+        self.0.iter().rfind(|result| result["case"] == case)
+    }
 }
 
 impl Report {
@@ -58,8 +80,13 @@ impl Report {
         self.values.entry((participant.to_owned(), figure.to_owned())).or_default().push(value);
     }
 
-    /// Prints the table and the line of JSON, which is appended to a file as well if one was named.
-    pub(crate) fn print(&self, settings: &Settings) -> anyhow::Result<()> {
+    /// What a participant's figure is, over the rounds so far.
+    pub(crate) fn median(&self, participant: &str, figure: &str) -> Option<f64> {
+        self.summary(participant, figure).map(|(median, ..)| median)
+    }
+
+    /// Prints the table and the line of JSON, which is appended to a file as well if one was named, and given back.
+    pub(crate) fn print(&self, settings: &Settings) -> anyhow::Result<Value> {
         println!("\n## {}{}\n", self.case, if settings.quick { " (quick)" } else { "" });
         for note in &self.notes {
             println!("- {note}");
@@ -77,13 +104,14 @@ impl Report {
             };
             println!("| {row} | {} |", columns.iter().map(cell).collect::<Vec<_>>().join(" | "));
         }
-        let line = self.json(settings).to_string();
+        let result = self.json(settings);
+        let line = result.to_string();
         println!("\n{line}");
         if let Some(path) = &settings.json {
             let mut file = OpenOptions::new().create(true).append(true).open(path)?;
             writeln!(file, "{line}")?;
         }
-        Ok(())
+        Ok(result)
     }
 
     fn cell(&self, participant: &str, figure: &str) -> String {
@@ -109,7 +137,7 @@ impl Report {
             spread.insert(participant.clone(), ranges.into());
         }
         for figure in &self.figures {
-            let median = |name| self.summary(name, figure).map(|(median, ..)| median);
+            let median = |name| self.median(name, figure);
             if let (Some(ours), Some(theirs)) = (median("ours"), median("client_go"))
                 && ours > 0.0
                 && theirs > 0.0

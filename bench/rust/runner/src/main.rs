@@ -3,28 +3,35 @@
 mod cases;
 mod control_plane;
 mod figures;
+mod link;
 mod notes;
 mod process;
 mod settings;
 mod variety;
 
+use figures::Earlier;
 use settings::Settings;
 
 fn main() -> anyhow::Result<()> {
     let settings = Settings::from_arguments()?;
-    let all = ["queue", "readers", "sync", "memory", "watch", "million"];
+    let all = ["queue", "readers", "sync", "memory", "reads", "watch", "restart", "gzip", "worst", "million"];
     let chosen = if settings.case == "all" { all.to_vec() } else { vec![settings.case.as_str()] };
+    let mut earlier = Earlier::of(&settings)?;
     for case in chosen {
         let report = match case {
             "sync" => cases::sync::run(&settings)?,
             "queue" => cases::queue::run(&settings)?,
             "readers" => cases::readers::run(&settings)?,
             "memory" => cases::memory::run(&settings)?,
-            "million" => cases::million::run(&settings)?,
+            "million" => cases::million::run(&settings, &earlier)?,
+            "reads" => cases::reads::run(&settings)?,
+            "restart" => cases::restart::run(&settings)?,
+            "gzip" => cases::gzip::run(&settings)?,
+            "worst" => cases::worst::run(&settings)?,
             "watch" => cases::watch::run(&settings)?,
             other => anyhow::bail!("there is no case {other}; there are {}", all.join(", ")),
         };
-        report.print(&settings)?;
+        earlier.push(report.print(&settings)?);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! A folder for what a case and its processes write down.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::settings::Settings;
 
@@ -17,6 +17,19 @@ impl Notes {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
+    }
+
+    /// A kubeconfig with another port of this machine, for a way around.
+    pub(crate) fn kubeconfig_through(
+        &self,
+        kubeconfig: &Path,
+        port: u16,
+        instead: u16,
+    ) -> anyhow::Result<PathBuf> {
+        let path = self.path("kubeconfig-through");
+        let text = fs::read_to_string(kubeconfig)?;
+        fs::write(&path, text.replace(&format!("127.0.0.1:{port}"), &format!("127.0.0.1:{instead}")))?;
+        Ok(path)
     }
 
     /// The kubeconfig of a server of ours, without TLS.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) case: String,
     pub(crate) quick: bool,
@@ -57,7 +58,9 @@ impl Settings {
             }
         }
         if settings.case.is_empty() {
-            bail!("which case? sync, queue, readers, memory, watch, million or all");
+            bail!(
+                "which case? sync, queue, readers, memory, reads, watch, restart, gzip, worst, million or all"
+            );
         }
         if settings.pods == 0 {
             settings.pods = if settings.quick { 5_000 } else { 50_000 };

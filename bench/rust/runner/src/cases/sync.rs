@@ -22,6 +22,7 @@ pub(crate) fn run(settings: &Settings) -> anyhow::Result<Report> {
             let mut command = participant.command(settings, "sync");
             let mut process = Process::start(participant.name, command.env("KUBECONFIG", &plane.kubeconfig))?;
             let before = process.wait_for("ready", LIMIT)?;
+            let empty = process.rss_mb()?;
             let server_before = plane.cpu_s()?;
             let start = process.go_on()?;
             let synced = process.wait_for("synced", LIMIT)?;
@@ -37,7 +38,9 @@ pub(crate) fn run(settings: &Settings) -> anyhow::Result<Report> {
             add("server_cpu_s", server_after - server_before);
             add("wire_mb", wire);
             add("peak_mb", process.peak_mb()?);
-            add("settled_mb", process.rss_mb()?);
+            let settled = process.rss_mb()?;
+            add("settled_mb", settled);
+            add("bytes_per_object", (settled - empty) * 1e6 / settings.pods as f64);
         }
         for (name, accept) in
             [("floor", "application/vnd.kubernetes.protobuf"), ("floor_json", "application/json")]

@@ -19,8 +19,11 @@ const LIMIT: Duration = Duration::from_secs(180);
 const RATE: usize = 200;
 const REPLAYED_PODS: usize = 2_000;
 
-/// Besides everybody: the same frames as those get that read JSON.
-const JSON_RIVAL: Participant = participant("client_go_json", "bench-go", &["--plain-json"]);
+/// Besides everybody: with the frames that kube-rs gets, which reads JSON alone.
+const WITH_JSON: &[Participant] = &[
+    participant("ours_json", "bench-ours", &["--json"]),
+    participant("client_go_json", "bench-go", &["--plain-json"]),
+];
 
 pub(crate) fn run(settings: &Settings) -> anyhow::Result<Report> {
     let plane = ControlPlane::with_objects(settings)?;
@@ -29,19 +32,19 @@ pub(crate) fn run(settings: &Settings) -> anyhow::Result<Report> {
     report.note(WHO);
     let changes = RATE * settings.either(10, 60);
     report.note(format!(
-        "cpu_s, p50_ms, p99_ms, max_ms: {changes} changes, {RATE} a second, of {} pods by the real server; from the write's return to the handler (below 0: heard before that)",
+        "cpu_s, p50_ms, p99_ms, max_ms: {changes} changes, {RATE} a second, of {} pods by the real server; from the write's return to the handler (below 0: heard before that); written_per_s: the rate that the writer reached",
         settings.pods
     ));
     let events = settings.either(10_000, 40_000);
     report.note(format!(
-        "events_per_s, events_per_cpu_s: {events} recorded changes of {REPLAYED_PODS} pods, sent as fast as they are taken, without TLS"
+        "events_per_s, events_per_cpu_s: {events} recorded changes of {REPLAYED_PODS} pods, sent as fast as they are taken, without TLS; as protobuf, and to kube_rs and those named json as JSON"
     ));
     let notes = Notes::new(settings)?;
     for round in 0..settings.rounds {
         for participant in in_order(EVERYBODY, round) {
             steadily(settings, &plane, participant, changes, &notes, &mut report)?;
         }
-        for participant in in_order(EVERYBODY, round).into_iter().chain([&JSON_RIVAL]) {
+        for participant in in_order(EVERYBODY, round).into_iter().chain(WITH_JSON) {
             flat_out(settings, &plane, participant, events, &notes, &mut report)?;
         }
     }
@@ -72,8 +75,9 @@ fn steadily(
         .args(["--rate", &RATE.to_string(), "--events", &changes.to_string(), "--times"])
         .arg(&written)
         .env("KUBECONFIG", &plane.kubeconfig);
-    run_to_end(&mut writer, LIMIT)?;
+    let (_, _, reached) = run_to_end(&mut writer, LIMIT)?;
     let after = process.wait_for("heard", LIMIT)?;
+    report.add(participant.name, "written_per_s", reached.trim().parse()?);
     report.add(participant.name, "cpu_s", after.cpu_s - before.cpu_s);
     drop(process);
     let mut late = delays_ms(&written, &heard)?;
