@@ -68,7 +68,10 @@ impl<'a> Collected<'a> {
     }
 
     fn pack(&mut self) {
-        off_the_workers(|| self.intake.pack_batch(&mut self.waiting));
+        // What is not packed takes no time worth a move to another thread, object by object.
+        if self.intake.packs() {
+            off_the_workers(|| self.intake.pack_batch(&mut self.waiting));
+        }
         for (object, values) in self.waiting.drain(..).zip(self.values.drain(..)) {
             let delta = Delta { values, ..Delta::new(DeltaType::Replaced, object) };
             self.objects.insert(delta.object.key().clone(), delta);
