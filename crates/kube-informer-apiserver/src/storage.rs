@@ -38,7 +38,8 @@ pub(crate) struct Store {
     /// Tells those who wait for a revision.
     revisions: watch::Sender<u64>,
     limits: HistoryLimits,
-    tables: HashMap<Arc<str>, Table>,
+    /// In order, so that watches which end together end in the same order in every run.
+    tables: BTreeMap<Arc<str>, Table>,
     /// Custom kinds, by group and resource.
     custom: BTreeMap<(String, String), Arc<Kind>>,
     /// Versions below this were compacted.
@@ -66,7 +67,7 @@ impl Store {
             revision: 1,
             revisions: watch::Sender::new(1),
             limits,
-            tables: HashMap::new(),
+            tables: BTreeMap::new(),
             custom: BTreeMap::new(),
             compacted: 0,
             watchable: 0,

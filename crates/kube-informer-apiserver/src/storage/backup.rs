@@ -1,6 +1,6 @@
 //! A copy of everything that must survive, as `etcdctl snapshot save` makes one: objects and revision, no history.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::table::{Objects, Table};
@@ -10,14 +10,14 @@ use crate::kinds::Kind;
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) revision: u64,
-    pub(crate) objects: HashMap<Arc<str>, Objects>,
+    pub(crate) objects: BTreeMap<Arc<str>, Objects>,
     pub(crate) custom: BTreeMap<(String, String), Arc<Kind>>,
 }
 
 impl Snapshot {
     pub(crate) fn take(
         revision: u64,
-        tables: &HashMap<Arc<str>, Table>,
+        tables: &BTreeMap<Arc<str>, Table>,
         custom: &BTreeMap<(String, String), Arc<Kind>>,
     ) -> Self {
         let objects = tables.iter().map(|(id, table)| (id.clone(), table.objects.clone())).collect();
