@@ -108,6 +108,8 @@ pub(crate) struct Intake {
     pub(crate) state: Arc<StateCell>,
     pub(crate) interner: Mutex<Interner>,
     pub(crate) packer: Mutex<Packer>,
+    /// What was last known of the packer's dictionaries.
+    pub(crate) dictionaries: Mutex<(usize, usize)>,
 }
 
 /// What was made of an object's bytes.
@@ -156,10 +158,28 @@ impl Intake {
             .map_err(aside)
     }
 
-    /// Packs what came by itself, in a watch.
-    pub(crate) fn pack_one(&self, entry: &mut Arc<Entry>) {
+    /// Packs what came by itself, in a watch; says whether it is time for a [`review`](Self::review).
+    pub(crate) fn pack_one(&self, entry: &mut Arc<Entry>) -> bool {
+        self.packs() && lock(&self.packer).pack_one(entry)
+    }
+
+    /// Packs the last state of an object.
+    pub(crate) fn pack_last(&self, entry: &mut Arc<Entry>) {
         if self.packs() {
-            lock(&self.packer).pack_one(entry);
+            lock(&self.packer).pack_last(entry);
+        }
+    }
+
+    /// Looks whether another dictionary would do better. Takes milliseconds.
+    pub(crate) fn review(&self) {
+        let objects = self.state.load().objects.len();
+        lock(&self.packer).review(objects);
+    }
+
+    /// A list begins.
+    pub(crate) fn begin_list(&self) {
+        if self.packs() {
+            lock(&self.packer).begin_list();
         }
     }
 
@@ -170,9 +190,13 @@ impl Intake {
         }
     }
 
-    /// How many dictionaries are in use, and what they take.
+    /// How many dictionaries are in use, and what they take. While a batch is packed, what it was before.
     pub(crate) fn dictionaries(&self) -> (usize, usize) {
-        lock(&self.packer).dictionaries()
+        let mut last = lock(&self.dictionaries);
+        if let Ok(packer) = self.packer.try_lock() {
+            *last = packer.dictionaries();
+        }
+        *last
     }
 
     pub(crate) fn packs(&self) -> bool {
@@ -237,7 +261,7 @@ impl Intake {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Neither is ever left half changed: a panic inside would be a bug of ours in a single statement.
+    // What a panic leaves behind is at worst an interner without a family or a packer without an encoder.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

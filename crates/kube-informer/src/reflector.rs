@@ -92,6 +92,7 @@ impl Reflector {
             state: indexer.cell,
             interner: Mutex::default(),
             packer: Mutex::new(Packer::new(false)),
+            dictionaries: Mutex::default(),
         };
         Self::over(Arc::new(source), sink, Scope::CLUSTER, Arc::new(intake), config, Arc::default())
     }

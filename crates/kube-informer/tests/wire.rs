@@ -2,7 +2,9 @@
 
 mod common;
 
+use bytes::Bytes;
 use common::server;
+use http_body_util::{Either, Full};
 use k8s_openapi::api::core::v1::Pod;
 use kube_client::Api;
 use kube_core::dynamic::{ApiResource, DynamicObject};
@@ -13,11 +15,12 @@ use kube_informer::{
 };
 use kube_informer_apiserver::ApiServer;
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 /// A pod of a workload: most of it is the workload's.
 fn pod(number: usize) -> Pod {
     let (app, node) = (format!("app-{}", number / 20), format!("node-{}", number % 7));
-    let text: Vec<_> = (0..40)
+    let text: Vec<_> = (0..150)
         .map(|i| json!({"name": format!("V{i}"), "value": format!("{app} {}", i * number / 20)}))
         .collect();
     serde_json::from_value(json!({
@@ -137,7 +140,7 @@ async fn packed_objects_take_a_fraction_and_are_read_in_place() {
     let bytes = |informer: &SharedInformer<Value>| informer.stats().store.bytes;
     assert!(bytes(&packed) < bytes(&raw) / 5, "{} of {}", bytes(&packed), bytes(&raw));
     let stats = packed.stats().store;
-    assert!(stats.dictionaries == 1 && stats.dictionary_bytes < 100 << 10, "{stats:?}");
+    assert!(stats.dictionaries == 1 && stats.dictionary_bytes < 600 << 10, "{stats:?}");
     let images: FieldPath = ".spec.containers[*].image".parse().unwrap();
     let object = packed.lister().get("default/app-3-0061").unwrap();
     assert_eq!(object.texts(&images), ["app-3:v1"]);
@@ -205,4 +208,41 @@ async fn changes_come_as_protobuf_and_are_packed_like_the_list() {
     let after = informer.lister().get("default/app-3-0061").unwrap();
     assert!(after.size() < before.size() * 2, "{} against {}", after.size(), before.size());
     assert_eq!(before.get().unwrap()["status"]["phase"], "Pending", "what was read before stays what it was");
+}
+
+#[test]
+fn objects_are_packed_on_any_runtime() {
+    let follow = async || {
+        let server = pods(400).await;
+        for options in [InformerOptions::default(), InformerOptions::default().storage(Storage::Raw)] {
+            let informer = informer(&server, options).await;
+            assert_eq!(values(&informer).len(), 400);
+        }
+    };
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    threads.block_on(follow());
+    tokio::task::LocalSet::new()
+        .block_on(&threads, async { tokio::task::spawn_local(follow()).await.unwrap() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_takes_no_protobuf_is_asked_for_json() {
+    let server = pods(3).await;
+    let connection = server.connect();
+    let picky = tower::service_fn(move |request: http::Request<kube_client::client::Body>| {
+        let connection = connection.clone();
+        async move {
+            let accept = request.headers()["accept"].to_str().unwrap().to_owned();
+            if accept.contains("protobuf") {
+                let body = Either::Left(Full::new(Bytes::from_static(b"only application/json")));
+                return Ok(http::Response::builder().status(406).body(body).unwrap());
+            }
+            connection.oneshot(request).await.map(|answer| answer.map(Either::Right))
+        }
+    });
+    let factory = SharedInformerFactory::new(kube_client::Client::new(picky, "default"));
+    let informer = factory.informer_of::<Value>(Kind::of::<Pod>(), InformerOptions::default()).unwrap();
+    factory.start();
+    informer.wait_for_sync().await.unwrap();
+    assert_eq!((values(&informer).len(), wire(&informer)), (3, Some(Wire::Json)));
 }

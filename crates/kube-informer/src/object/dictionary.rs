@@ -18,9 +18,6 @@ const TRAINED_BYTES: usize = 8 << 10;
 /// At most so much is trained on: time grows with it, and the statistics hardly change.
 const TRAINED_ON_BYTES: usize = 256 << 10;
 
-/// What zstd's tables take in each dictionary beside its content.
-const TABLE_BYTES: usize = 28 << 10;
-
 /// Unpacks objects. Every packed object holds the one that it was packed with.
 pub(crate) struct Dictionary {
     decoder: DDict<'static>,
@@ -51,17 +48,17 @@ impl Encoder {
         out.reserve(bytes.len());
         context.compress_using_cdict(out, bytes, &self.tables).ok().filter(|length| *length < bytes.len())
     }
+
+    /// What it takes beside the dictionary for as long as objects are packed with it.
+    pub(super) fn size(&self) -> usize {
+        self.tables.sizeof()
+    }
 }
 
 impl Dictionary {
     /// What it takes.
     pub(crate) fn size(&self) -> usize {
         self.size
-    }
-
-    /// What a dictionary of so many bytes takes.
-    pub(super) fn size_of(content: usize) -> usize {
-        content + TABLE_BYTES
     }
 
     /// Unpacks an object of this length and lets it be read.
@@ -106,7 +103,7 @@ thread_local! {
 }
 
 /// The trained part of a dictionary; `None` if the examples are too few to learn from.
-pub(super) fn train(examples: &[Vec<u8>]) -> Option<Vec<u8>> {
+pub(super) fn train(examples: &[&[u8]]) -> Option<Vec<u8>> {
     let mut samples = Vec::new();
     let mut sizes = Vec::new();
     for example in examples {
@@ -138,7 +135,7 @@ mod tests {
     #[test]
     fn what_is_packed_is_unpacked_as_it_was() {
         let examples: Vec<Vec<u8>> = (0..40).map(object).collect();
-        let trained = train(&examples).unwrap();
+        let trained = train(&examples.iter().map(|example| &example[..]).collect::<Vec<_>>()).unwrap();
         for trained in [&trained[..], &[]] {
             let encoder = Encoder::new(trained, examples.iter().map(|example| &example[..]));
             let mut context = CCtx::create();

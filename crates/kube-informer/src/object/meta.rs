@@ -51,8 +51,8 @@ pub(crate) struct Interner {
     hasher: DefaultHashBuilder,
     families: HashTable<Arc<Family>>,
     texts: HashSet<Arc<str>>,
-    /// When the families have become so many, those that nobody has any more are forgotten.
-    sweep_at: usize,
+    /// After so many objects, families and texts that nobody has any more are forgotten.
+    sweep_in: usize,
 }
 
 impl Meta {
@@ -90,17 +90,16 @@ impl Meta {
 impl Interner {
     /// The family with these labels and owners: the one that siblings have, or a new one.
     fn family(&mut self, metadata: &Metadata<'_>) -> Arc<Family> {
+        if self.sweep_in == 0 {
+            self.sweep();
+        }
+        self.sweep_in -= 1;
         let hash = self.hash(
             metadata.labels.iter().map(|(key, value)| (&**key, &**value)),
             metadata.owners.iter().map(|owner| &*owner.uid),
         );
         if let Some(family) = self.families.find(hash, |family| family.is_of(metadata)) {
             return Arc::clone(family);
-        }
-        if self.families.len() >= self.sweep_at {
-            self.families.retain(|family| Arc::strong_count(family) > 1);
-            self.texts.retain(|text| Arc::strong_count(text) > 1);
-            self.sweep_at = (self.families.len() * 2).max(64);
         }
         let labels = metadata.labels.iter().map(|(key, value)| (self.text(key), self.text(value))).collect();
         let owners = metadata
@@ -118,6 +117,15 @@ impl Interner {
         let hasher = self.hasher.clone();
         self.families.insert_unique(hash, Arc::clone(&family), |family| family.hash(&hasher));
         family
+    }
+
+    fn sweep(&mut self) {
+        self.families.retain(|family| Arc::strong_count(family) > 1);
+        self.texts.retain(|text| Arc::strong_count(text) > 1);
+        let hasher = self.hasher.clone();
+        self.families.shrink_to(self.families.len() * 2, |family| family.hash(&hasher));
+        self.texts.shrink_to(self.texts.len() * 2);
+        self.sweep_in = (self.families.len() * 2).max(1024);
     }
 
     fn text(&mut self, text: &str) -> Arc<str> {
@@ -204,8 +212,8 @@ mod tests {
         for number in 0..10_000 {
             meta(&mut interner, &format!(r#"{{"app":"{number}"}}"#), "o");
         }
-        assert!(interner.families.len() <= 128, "{}", interner.families.len());
-        assert!(interner.texts.len() <= 256, "{}", interner.texts.len());
+        assert!(interner.families.len() <= 1100, "{}", interner.families.len());
+        assert!(interner.texts.len() <= 1100, "{}", interner.texts.len());
         assert!(Arc::ptr_eq(&kept.family, &meta(&mut interner, r#"{"app":"kept"}"#, "o").family));
     }
 }

@@ -33,9 +33,10 @@ impl Wire {
         self != Self::Json
     }
 
-    /// Whether the protobuf form of a kind is known.
+    /// Whether the protobuf form of a kind is known, and will not change: alpha kinds may, under the same name.
     pub(crate) fn speaks_protobuf(kind: &Kind) -> bool {
-        protobuf::Kind::find(kind.api_version(), kind.kind()).is_some()
+        !kind.api_version().contains("alpha")
+            && protobuf::Kind::find(kind.api_version(), kind.kind()).is_some()
     }
 
     /// The object's metadata, read in place.

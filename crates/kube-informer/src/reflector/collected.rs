@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
+
 use crate::delta_fifo::{Delta, DeltaType};
 use crate::intake::{Intake, Taken};
 use crate::object::{BATCH_BYTES, Entry};
@@ -10,8 +12,8 @@ use crate::store::IndexValues;
 use crate::{ObjectKey, SetAside};
 
 /// A list in progress: objects by key, for one may change or go before the end of a streaming list.
-pub(super) struct Collected<'a> {
-    intake: &'a Intake,
+pub(super) struct Collected {
+    intake: Arc<Intake>,
     objects: BTreeMap<ObjectKey, Delta>,
     set_aside: BTreeMap<ObjectKey, SetAside>,
     nameless: Vec<SetAside>,
@@ -21,10 +23,11 @@ pub(super) struct Collected<'a> {
     waiting_bytes: usize,
 }
 
-impl<'a> Collected<'a> {
-    pub(super) fn new(intake: &'a Intake) -> Self {
+impl Collected {
+    pub(super) fn new(intake: &Arc<Intake>) -> Self {
+        intake.begin_list();
         Self {
-            intake,
+            intake: Arc::clone(intake),
             objects: BTreeMap::new(),
             set_aside: BTreeMap::new(),
             nameless: Vec::new(),
@@ -34,26 +37,30 @@ impl<'a> Collected<'a> {
         }
     }
 
-    pub(super) fn add(&mut self, taken: Taken) {
+    pub(super) async fn add(&mut self, taken: Taken) {
         self.set_aside.remove(taken.entry.key());
         self.waiting_bytes += taken.entry.size();
         self.waiting.push(taken.entry);
         self.values.push(taken.values);
-        if self.waiting_bytes >= BATCH_BYTES || !self.intake.packs() {
-            self.pack();
+        if !self.intake.packs() {
+            self.take_over();
+        } else if self.waiting_bytes >= BATCH_BYTES {
+            self.pack().await;
         }
     }
 
-    pub(super) fn remove(&mut self, key: &ObjectKey) {
-        self.pack();
+    pub(super) async fn remove(&mut self, key: &ObjectKey) {
+        if self.waiting.iter().any(|entry| entry.key() == key) {
+            self.pack().await;
+        }
         self.set_aside.remove(key);
         self.objects.remove(key);
     }
 
-    pub(super) fn set_aside(&mut self, aside: SetAside) {
+    pub(super) async fn set_aside(&mut self, aside: SetAside) {
         match aside.key.clone() {
             Some(key) => {
-                self.remove(&key);
+                self.remove(&key).await;
                 self.set_aside.insert(key, aside);
             }
             None => self.nameless.push(aside),
@@ -61,17 +68,25 @@ impl<'a> Collected<'a> {
     }
 
     /// All objects in key order, and what could not be read.
-    pub(super) fn finish(mut self) -> (Vec<Delta>, Vec<SetAside>) {
-        self.pack();
+    pub(super) async fn finish(mut self) -> (Vec<Delta>, Vec<SetAside>) {
+        self.pack().await;
         self.nameless.extend(self.set_aside.into_values());
         (self.objects.into_values().collect(), self.nameless)
     }
 
-    fn pack(&mut self) {
-        // What is not packed takes no time worth a move to another thread, object by object.
-        if self.intake.packs() {
-            off_the_workers(|| self.intake.pack_batch(&mut self.waiting));
+    async fn pack(&mut self) {
+        if !self.waiting.is_empty() {
+            let (intake, mut batch) = (Arc::clone(&self.intake), std::mem::take(&mut self.waiting));
+            self.waiting = off_the_workers(move || {
+                intake.pack_batch(&mut batch);
+                batch
+            })
+            .await;
+            self.take_over();
         }
+    }
+
+    fn take_over(&mut self) {
         for (object, values) in self.waiting.drain(..).zip(self.values.drain(..)) {
             let delta = Delta { values, ..Delta::new(DeltaType::Replaced, object) };
             self.objects.insert(delta.object.key().clone(), delta);
@@ -80,12 +95,18 @@ impl<'a> Collected<'a> {
     }
 }
 
-/// Does what takes milliseconds without holding up what else runs on this thread, where there are other threads. Where there
-/// is one, as in simulations, it is simply done.
-fn off_the_workers<R>(work: impl FnOnce() -> R) -> R {
-    use tokio::runtime::{Handle, RuntimeFlavor};
-    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        _ => work(),
+/// Does what takes milliseconds where it holds up nothing else, if there are other threads. Where there is one, as in
+/// simulations, it is simply done, so that a run can be repeated.
+pub(super) async fn off_the_workers<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
+    if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is going down, and this task with it.
+            Err(_) => std::future::pending().await,
+        },
     }
 }

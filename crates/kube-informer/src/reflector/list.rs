@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 
 use super::collected::Collected;
 use super::machine::{Machine, Outcome, Verdict};
-use super::parts::Items;
+use super::parts::{Items, check_kind};
 use super::{Change, Phase, Reflector, Replacement};
 use crate::SetAside;
 use crate::delta_fifo::Delta;
@@ -57,10 +57,10 @@ impl Reflector {
     pub(super) async fn complete(
         &self,
         machine: &mut Machine,
-        list: Collected<'_>,
+        list: Collected,
         version: ResourceVersion,
     ) -> Outcome {
-        let (objects, set_aside) = list.finish();
+        let (objects, set_aside) = list.finish().await;
         // Versions are numbers, or they are not: where both occur, something was garbled on the way.
         let is_number = |delta: &Delta| delta.object.version().is_comparable();
         let mixed = objects.iter().any(|delta| is_number(delta) != version.is_comparable());
@@ -96,7 +96,7 @@ impl Reflector {
     async fn page(
         &self,
         request: &ListRequest,
-        collected: &mut Collected<'_>,
+        collected: &mut Collected,
         trusted: bool,
     ) -> Result<ListMeta, SourceError> {
         self.status.update(|status| status.counts.pages += 1);
@@ -112,15 +112,19 @@ impl Reflector {
             items.push(&chunk);
             while let Some(item) = items.next()? {
                 match self.intake.take(Arrival { wire, bytes: &item, named: None }, trusted) {
-                    Ok(taken) => collected.add(taken),
+                    Ok(taken) => collected.add(taken).await,
                     Err(aside) => {
                         self.note_aside(&aside);
-                        collected.set_aside(aside);
+                        collected.set_aside(aside).await;
                     }
                 }
             }
         }
-        Ok(items.finish()?)
+        let meta = items.finish()?;
+        if wire.is_protobuf() {
+            check_kind(&self.intake.kind, &meta)?;
+        }
+        Ok(meta)
     }
 
     /// The server said something.

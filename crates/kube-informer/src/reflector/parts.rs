@@ -4,8 +4,21 @@ use bytes::Bytes;
 use kube_wire::json::{EventType, ListMeta};
 use kube_wire::{WireError, json, protobuf};
 
-use crate::object::{Arrival, Wire};
+use crate::object::{Arrival, Kind, Wire};
 use crate::source::SourceError;
+
+/// Says what is wrong with a protobuf list of another kind: its items do not name theirs, and would be misread.
+pub(super) fn check_kind(kind: &Kind, list: &ListMeta) -> Result<(), SourceError> {
+    match list.kind.as_deref() {
+        Some(found)
+            if found != "PartialObjectMetadataList" && found.strip_suffix("List") != Some(kind.kind()) =>
+        {
+            let why = format!("expected a list of {kind}, got {found}");
+            Err(SourceError::transport("the list cannot be used", why))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// The items of a list that arrives in chunks.
 pub(super) enum Items {
@@ -91,8 +104,9 @@ impl<'a> Event<'a> {
     pub(super) fn parse(wire: Wire, frame: &'a [u8]) -> Result<Self, WireError> {
         if wire.is_protobuf() {
             let event = protobuf::WatchEvent::parse(frame)?;
-            let named = Some((event.object.api_version, event.object.kind));
-            Ok(Self { kind: event.kind, object: Arrival { wire, bytes: event.object.raw, named } })
+            let protobuf::Envelope { api_version, kind, raw } = event.object;
+            let named = (!kind.is_empty()).then_some((api_version, kind));
+            Ok(Self { kind: event.kind, object: Arrival { wire, bytes: raw, named } })
         } else {
             let event = json::WatchEvent::parse(frame)?;
             Ok(Self { kind: event.kind, object: Arrival { wire, bytes: event.object, named: None } })

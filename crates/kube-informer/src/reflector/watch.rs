@@ -1,5 +1,6 @@
 //! Reads a watch, or a streaming list that goes on as one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use kube_wire::ResourceVersion;
 use kube_wire::json::EventType;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::collected::Collected;
+use super::collected::{Collected, off_the_workers};
 use super::machine::{GRACE, Machine, Outcome};
 use super::parts::{Event, Frames};
 use super::{Change, Phase, Reflector};
@@ -95,13 +96,13 @@ impl Reflector {
             };
             match self.hear(open.wire, &frame, machine.trusted()) {
                 Heard::Object { delta, .. } if delta.kind == DeltaType::Deleted => {
-                    collected.remove(delta.object.key());
+                    collected.remove(delta.object.key()).await;
                 }
                 Heard::Object { delta, .. } => {
-                    collected.add(Taken { entry: delta.object, values: delta.values });
+                    collected.add(Taken { entry: delta.object, values: delta.values }).await;
                 }
                 Heard::Bookmark { version, end: true } => break version,
-                Heard::Aside(aside) | Heard::Unreadable(aside) => collected.set_aside(aside),
+                Heard::Aside(aside) | Heard::Unreadable(aside) => collected.set_aside(aside).await,
                 Heard::Failed(error) => return Outcome::Failed(error),
                 Heard::Bookmark { .. } | Heard::Nothing => {}
             }
@@ -187,8 +188,11 @@ impl Reflector {
             match heard {
                 Heard::Object { mut delta, version } => {
                     self.status.update(|status| status.counts.events += 1);
-                    if delta.kind != DeltaType::Deleted {
-                        self.intake.pack_one(&mut delta.object);
+                    if delta.kind == DeltaType::Deleted {
+                        self.intake.pack_last(&mut delta.object);
+                    } else if self.intake.pack_one(&mut delta.object) {
+                        let intake = Arc::clone(&self.intake);
+                        off_the_workers(move || intake.review()).await;
                     }
                     let change = if planted(Bug::VersionPastLostEvent) && delta.kind == DeltaType::Updated {
                         Change::Advance(version.clone())
@@ -313,7 +317,7 @@ impl Reflector {
         let state = self.intake.state.load();
         match (state.objects.get(key.as_str()), &aside.version) {
             (Some(slot), Some(version)) => Heard::Object {
-                delta: Box::new(Delta::tombstone(std::sync::Arc::clone(&slot.entry))),
+                delta: Box::new(Delta::tombstone(Arc::clone(&slot.entry))),
                 version: version.clone(),
             },
             // It may still be on its way into the store.

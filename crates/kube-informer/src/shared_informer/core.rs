@@ -73,6 +73,7 @@ impl Core {
             state: Arc::clone(&indexer.cell),
             interner: Mutex::default(),
             packer: Mutex::new(Packer::new(options.pack_eagerly)),
+            dictionaries: Mutex::default(),
         };
         let known: Arc<Indexer> = Arc::clone(&indexer);
         let fifo = DeltaFifo::with_limit(Some(known), options.queue_limit());

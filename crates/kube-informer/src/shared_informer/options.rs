@@ -86,7 +86,8 @@ impl InformerOptions {
         self
     }
 
-    /// Asks for JSON even of kinds that the server has protobuf for.
+    /// Asks for JSON even of kinds that the server has protobuf for: dearer for both sides, but it brings fields that are newer
+    /// than Kubernetes 1.37, which are not read from protobuf.
     pub fn json(mut self) -> Self {
         self.json = true;
         self

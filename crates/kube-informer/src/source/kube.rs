@@ -1,12 +1,14 @@
 //! A cluster as a source, through a `kube_client::Client`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use futures_util::StreamExt;
+use http::StatusCode;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http_body_util::{BodyExt, Limited};
 use kube_client::Client;
@@ -29,7 +31,8 @@ pub struct KubeSource {
     labels: String,
     fields: String,
     metadata_only: bool,
-    protobuf: bool,
+    /// Whether protobuf is asked for. Shared by all clones: what the server refuses one of them it refuses all.
+    protobuf: Arc<AtomicBool>,
     gzip: bool,
 }
 
@@ -38,7 +41,7 @@ impl KubeSource {
     pub fn new(client: Client, kind: Kind) -> Self {
         Self {
             client,
-            protobuf: Wire::speaks_protobuf(&kind),
+            protobuf: Arc::new(AtomicBool::new(Wire::speaks_protobuf(&kind))),
             gzip: false,
             kind: Arc::new(kind),
             namespace: None,
@@ -73,12 +76,16 @@ impl KubeSource {
     }
 
     /// Asks for JSON even where the server has protobuf, which is smaller and cheaper for both sides.
+    ///
+    /// Protobuf has numbers instead of names: fields that are newer than the table in `kube_wire` (Kubernetes 1.37) are not read
+    /// from it, by no type. Where such fields matter, as for a generic tool on a newer server, this brings them.
     pub fn json(mut self) -> Self {
-        self.protobuf = false;
+        self.protobuf = Arc::default();
         self
     }
 
-    /// Asks for compressed answers: fewer bytes for more CPU on both sides. It pays on slow links only.
+    /// Asks for compressed answers: fewer bytes for more CPU on both sides. It pays on slow links only. The client must not
+    /// unpack them itself: see [`client_for_informers`].
     pub fn gzip(mut self) -> Self {
         self.gzip = true;
         self
@@ -90,7 +97,7 @@ impl KubeSource {
         let partial =
             if self.metadata_only { format!(";as={one};g=meta.k8s.io;v=v1") } else { String::new() };
         let mut accepted = vec![format!("application/json{partial}")];
-        if self.protobuf {
+        if self.protobuf.load(Ordering::Relaxed) {
             accepted.insert(0, format!("{}{partial}", protobuf::MEDIA_TYPE));
         }
         if self.metadata_only {
@@ -134,6 +141,10 @@ impl KubeSource {
             .await
             .map_err(|error| SourceError::transport("the server cannot be reached", error))?;
         let (head, body) = response.into_parts();
+        if head.status == StatusCode::NOT_ACCEPTABLE {
+            // Offered both, it took neither: the next try is the plainest there is.
+            self.protobuf.store(false, Ordering::Relaxed);
+        }
         if !head.status.is_success() {
             let retry_after = head
                 .headers
