@@ -125,7 +125,8 @@ impl Deltas {
         if !self.items.contains_key(&key) {
             self.queue.push_back(key.clone());
         }
-        let elements = self.items.entry(key).or_default();
+        // Most keys have one change: room for four, which a vector makes by itself, would be most of what a long list takes.
+        let elements = self.items.entry(key).or_insert_with(|| Vec::with_capacity(1));
         let deleted =
             |element: &Element| element.delta().is_some_and(|delta| delta.kind == DeltaType::Deleted);
         if elements.last().is_some_and(deleted) && deleted(&element) {
@@ -196,6 +197,7 @@ impl Deltas {
     }
 
     pub(super) fn into_batch(mut self) -> Batch {
+        self.initial_keys = HashSet::new();
         let items = self.queue.into_iter().filter_map(|key| self.items.remove_entry(&key)).collect();
         Batch { items, nameless: self.nameless, versions: self.versions, replaced: self.replaced }
     }
