@@ -158,15 +158,18 @@ impl Intake {
             .map_err(aside)
     }
 
-    /// Packs what came by itself, in a watch; says whether it is time for a [`review`](Self::review).
+    /// Packs what came by itself, in a watch; says whether it is time for a [`review`](Self::review). While the packer is
+    /// busy with one, or with a list, changes stay as they are and do not wait.
     pub(crate) fn pack_one(&self, entry: &mut Arc<Entry>) -> bool {
-        self.packs() && lock(&self.packer).pack_one(entry)
+        self.packs() && self.packer.try_lock().is_ok_and(|mut packer| packer.pack_one(entry))
     }
 
     /// Packs the last state of an object.
     pub(crate) fn pack_last(&self, entry: &mut Arc<Entry>) {
-        if self.packs() {
-            lock(&self.packer).pack_last(entry);
+        if self.packs()
+            && let Ok(mut packer) = self.packer.try_lock()
+        {
+            packer.pack_last(entry);
         }
     }
 

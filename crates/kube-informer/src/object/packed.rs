@@ -136,7 +136,12 @@ impl Packer {
             self.recent.pop_front();
         }
         self.review_in = self.review_in.saturating_sub(raw);
-        self.review_in == 0
+        let due = self.review_in == 0;
+        if due {
+            // One at a time: it says itself when the next one is.
+            self.review_in = u64::MAX;
+        }
+        due
     }
 
     /// Packs the last state of an object, which nobody keeps for long.

@@ -97,7 +97,7 @@ impl Collected {
 
 /// Does what takes milliseconds where it holds up nothing else, if there are other threads. Where there is one, as in
 /// simulations, it is simply done, so that a run can be repeated.
-pub(super) async fn off_the_workers<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
+async fn off_the_workers<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
     if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
         return work();
     }
@@ -108,5 +108,14 @@ pub(super) async fn off_the_workers<R: Send + 'static>(work: impl FnOnce() -> R 
             // The runtime is going down, and this task with it.
             Err(_) => std::future::pending().await,
         },
+    }
+}
+
+/// The same for what nobody waits for.
+pub(super) fn beside_the_workers(work: impl FnOnce() + Send + 'static) {
+    if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        work();
+    } else {
+        tokio::task::spawn_blocking(work);
     }
 }

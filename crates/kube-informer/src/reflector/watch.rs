@@ -10,7 +10,7 @@ use kube_wire::ResourceVersion;
 use kube_wire::json::EventType;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::collected::{Collected, off_the_workers};
+use super::collected::{Collected, beside_the_workers};
 use super::machine::{GRACE, Machine, Outcome};
 use super::parts::{Event, Frames};
 use super::{Change, Phase, Reflector};
@@ -192,7 +192,7 @@ impl Reflector {
                         self.intake.pack_last(&mut delta.object);
                     } else if self.intake.pack_one(&mut delta.object) {
                         let intake = Arc::clone(&self.intake);
-                        off_the_workers(move || intake.review()).await;
+                        beside_the_workers(move || intake.review());
                     }
                     let change = if planted(Bug::VersionPastLostEvent) && delta.kind == DeltaType::Updated {
                         Change::Advance(version.clone())
