@@ -172,6 +172,11 @@ impl Entry {
         self.read(|wire, _, bytes| (wire, bytes.to_vec()))
     }
 
+    /// The first bytes of the object, at most so many, if the cache keeps bytes.
+    pub(super) fn first_bytes(&self, limit: usize) -> Option<Vec<u8>> {
+        self.read(|_, _, bytes| bytes[..bytes.len().min(limit)].to_vec())
+    }
+
     /// How many bytes the body takes in the cache; for decoded values, what it took on the wire.
     pub fn size(&self) -> usize {
         match &self.body {

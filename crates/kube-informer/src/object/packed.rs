@@ -31,7 +31,10 @@ const MIN_OBJECT_BYTES: usize = 256;
 
 /// So many objects are tried to see what a dictionary does, and of each no more than so many bytes.
 const TRIED: usize = 32;
-const TRIED_BYTES: usize = 16 << 10;
+const TRIED_BYTES: usize = 8 << 10;
+
+/// So many batches are left alone when a try has failed, then twice as many.
+const FIRST_PAUSE: usize = 4;
 
 /// So many templates are remembered by an example.
 const MAX_TEMPLATES: usize = 4096;
@@ -93,7 +96,7 @@ impl Packer {
             review_in: first_review,
             review_every: first_review,
             pause: 0,
-            next_pause: 1,
+            next_pause: FIRST_PAUSE,
         }
     }
 
@@ -210,7 +213,7 @@ impl Packer {
             self.pause = self.next_pause;
             self.next_pause = (self.next_pause * 2).min(64);
         } else {
-            self.next_pause = 1;
+            self.next_pause = FIRST_PAUSE;
         }
     }
 
@@ -328,11 +331,7 @@ impl Packer {
 
 /// The bytes of some objects, to try dictionaries on.
 fn sample<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>) -> Vec<Vec<u8>> {
-    let bytes = entries.filter_map(|entry| entry.bytes()).map(|(_, mut bytes)| {
-        bytes.truncate(TRIED_BYTES);
-        bytes
-    });
-    bytes.take(TRIED).collect()
+    entries.filter_map(|entry| entry.first_bytes(TRIED_BYTES)).take(TRIED).collect()
 }
 
 /// Of templates with how often they were seen and an example each: the bytes of as many examples as there is room for, the
