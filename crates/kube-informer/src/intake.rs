@@ -4,8 +4,9 @@
 //! in is set aside with its key and the reason, and harms nothing else.
 
 use std::any::TypeId;
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use kube_wire::{FieldPath, Metadata, ResourceVersion};
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 use crate::ObjectKey;
 use crate::object::{
-    Arrival, Body, Decoder, Entry, Interner, Kind, Meta, Packer, Shared, Storage, View, Wire,
+    Arrival, Body, Decoder, Entry, Interner, Kind, Meta, Packing, Shared, Storage, View, Wire,
 };
 use crate::store::{IndexSet, IndexValues, StateCell};
 
@@ -107,9 +108,8 @@ pub(crate) struct Intake {
     pub(crate) indexes: Arc<ArcSwap<IndexSet>>,
     pub(crate) state: Arc<StateCell>,
     pub(crate) interner: Mutex<Interner>,
-    pub(crate) packer: Mutex<Packer>,
-    /// What was last known of the packer's dictionaries.
-    pub(crate) dictionaries: Mutex<(usize, usize)>,
+    /// `None` where bodies are not packed.
+    pub(crate) packing: Option<Packing>,
 }
 
 /// What was made of an object's bytes.
@@ -141,8 +141,8 @@ impl Intake {
             let problem = format!("expected {}, got {found}", self.kind);
             return Err(SetAside { wrong_kind: true, key: None, version: None, ..aside(problem) });
         }
-        let meta =
-            Meta::new(&metadata, &mut lock(&self.interner)).map_err(|error| aside(error.to_string()))?;
+        let meta = Meta::new(&metadata, &mut self.interner.lock().unwrap_or_else(PoisonError::into_inner))
+            .map_err(|error| aside(error.to_string()))?;
         if trusted && let Some(known) = self.known(&meta) {
             return Ok(known);
         }
@@ -158,73 +158,28 @@ impl Intake {
             .map_err(aside)
     }
 
-    /// Packs what came by itself, in a watch; says whether it is time for a [`review`](Self::review). While the packer is
-    /// busy with one, or with a list, changes stay as they are and do not wait.
-    pub(crate) fn pack_one(&self, entry: &mut Arc<Entry>) -> bool {
-        self.packs() && self.packer.try_lock().is_ok_and(|mut packer| packer.pack_one(entry))
-    }
-
-    /// Packs the last state of an object.
-    pub(crate) fn pack_last(&self, entry: &mut Arc<Entry>) {
-        if self.packs()
-            && let Ok(mut packer) = self.packer.try_lock()
-        {
-            packer.pack_last(entry);
-        }
-    }
-
-    /// Looks whether another dictionary would do better. Takes milliseconds.
+    /// Looks whether another dictionary would do better for changes. Takes milliseconds.
     pub(crate) fn review(&self) {
-        let objects = self.state.load().objects.len();
-        lock(&self.packer).review(objects);
-    }
-
-    /// A list begins.
-    pub(crate) fn begin_list(&self) {
-        if self.packs() {
-            lock(&self.packer).begin_list();
+        if let Some(packing) = &self.packing {
+            packing.review(self.state.load().objects.len());
         }
-    }
-
-    /// Packs what came together, in a list.
-    pub(crate) fn pack_batch(&self, batch: &mut [Arc<Entry>]) {
-        if self.packs() {
-            lock(&self.packer).pack_batch(batch);
-        }
-    }
-
-    /// How many dictionaries are in use, and what they take. While a batch is packed, what it was before.
-    pub(crate) fn dictionaries(&self) -> (usize, usize) {
-        let mut last = lock(&self.dictionaries);
-        if let Ok(packer) = self.packer.try_lock() {
-            *last = packer.dictionaries();
-        }
-        *last
-    }
-
-    pub(crate) fn packs(&self) -> bool {
-        self.storage == Storage::Packed
     }
 
     fn body(&self, wire: Wire, typed: bool, bytes: &[u8]) -> Result<Body, String> {
         let trimmed = wire.cut(&self.kind, bytes, &self.cuts).map_err(|error| error.to_string())?;
-        let bytes = trimmed.as_deref().unwrap_or(bytes);
-        let transformed;
+        let bytes = trimmed.map_or(Cow::Borrowed(bytes), Cow::Owned);
         let (wire, typed, bytes) = match &self.transform {
             None => (wire, typed, bytes),
-            Some(transform) => match (transform.run)(&self.kind, wire, typed, bytes)? {
-                Transformed::Value(value) => return Ok(Body::decoded(value, wire, bytes)),
-                Transformed::Json(json) => {
-                    transformed = json;
-                    (Wire::Json, true, &transformed[..])
-                }
+            Some(transform) => match (transform.run)(&self.kind, wire, typed, &bytes)? {
+                Transformed::Value(value) => return Ok(Body::decoded(value, wire, &bytes)),
+                Transformed::Json(json) => (Wire::Json, true, Cow::Owned(json)),
             },
         };
         match (self.storage, &self.decoder) {
             (Storage::Decoded, Some(decoder)) => {
                 let value =
-                    (decoder.run)(&self.kind, wire, typed, bytes).map_err(|error| error.to_string())?;
-                Ok(Body::decoded(value, wire, bytes))
+                    (decoder.run)(&self.kind, wire, typed, &bytes).map_err(|error| error.to_string())?;
+                Ok(Body::decoded(value, wire, &bytes))
             }
             _ => Ok(Body::Raw { wire, typed, bytes: bytes.into() }),
         }
@@ -261,11 +216,6 @@ impl Intake {
             wrong_kind: false,
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panic leaves behind is at worst an interner without a family or a packer without an encoder.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a panic said.

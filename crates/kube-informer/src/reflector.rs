@@ -20,7 +20,7 @@ use tracing::{Instrument, debug, info_span};
 
 use crate::delta_fifo::{Delta, Scope};
 use crate::intake::Intake;
-use crate::object::{Kind, Packer, Storage};
+use crate::object::{Kind, Storage};
 use crate::source::{ListWatch, SourceError};
 use crate::{Indexer, SetAside};
 
@@ -91,8 +91,7 @@ impl Reflector {
             indexes: indexer.indexes,
             state: indexer.cell,
             interner: Mutex::default(),
-            packer: Mutex::new(Packer::new(false)),
-            dictionaries: Mutex::default(),
+            packing: None,
         };
         Self::over(Arc::new(source), sink, Scope::CLUSTER, Arc::new(intake), config, Arc::default())
     }

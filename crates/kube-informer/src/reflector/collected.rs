@@ -25,7 +25,9 @@ pub(super) struct Collected {
 
 impl Collected {
     pub(super) fn new(intake: &Arc<Intake>) -> Self {
-        intake.begin_list();
+        if let Some(packing) = &intake.packing {
+            packing.begin_list();
+        }
         Self {
             intake: Arc::clone(intake),
             objects: BTreeMap::new(),
@@ -42,7 +44,7 @@ impl Collected {
         self.waiting_bytes += taken.entry.size();
         self.waiting.push(taken.entry);
         self.values.push(taken.values);
-        if !self.intake.packs() {
+        if self.intake.packing.is_none() {
             self.take_over();
         } else if self.waiting_bytes >= BATCH_BYTES {
             self.pack().await;
@@ -78,7 +80,9 @@ impl Collected {
         if !self.waiting.is_empty() {
             let (intake, mut batch) = (Arc::clone(&self.intake), std::mem::take(&mut self.waiting));
             self.waiting = off_the_workers(move || {
-                intake.pack_batch(&mut batch);
+                if let Some(packing) = &intake.packing {
+                    packing.pack_batch(&mut batch);
+                }
                 batch
             })
             .await;

@@ -188,12 +188,7 @@ impl Reflector {
             match heard {
                 Heard::Object { mut delta, version } => {
                     self.status.update(|status| status.counts.events += 1);
-                    if delta.kind == DeltaType::Deleted {
-                        self.intake.pack_last(&mut delta.object);
-                    } else if self.intake.pack_one(&mut delta.object) {
-                        let intake = Arc::clone(&self.intake);
-                        beside_the_workers(move || intake.review());
-                    }
+                    self.pack(&mut delta);
                     let change = if planted(Bug::VersionPastLostEvent) && delta.kind == DeltaType::Updated {
                         Change::Advance(version.clone())
                     } else {
@@ -229,6 +224,17 @@ impl Reflector {
                 }
                 Heard::Nothing => {}
             }
+        }
+    }
+
+    /// Packs a change before it is passed on.
+    fn pack(&self, delta: &mut Delta) {
+        let Some(packing) = &self.intake.packing else { return };
+        if delta.kind == DeltaType::Deleted {
+            packing.pack_last(&mut delta.object);
+        } else if packing.pack_one(&mut delta.object) {
+            let intake = Arc::clone(&self.intake);
+            beside_the_workers(move || intake.review());
         }
     }
 
