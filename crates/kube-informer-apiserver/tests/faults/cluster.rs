@@ -14,6 +14,7 @@ use kube_informer_apiserver::faults::Faults;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 pub(crate) const WATCH: &str = "/api/v1/namespaces/default/pods?watch=true&resourceVersion=0";
 pub(crate) const STREAMING: &str = "/api/v1/namespaces/default/pods?watch=true&sendInitialEvents=true\
@@ -83,7 +84,32 @@ impl Cluster {
 
     /// The whole answer, to its end or until it falls silent.
     pub(crate) async fn read(&self, uri: &str) -> (Answer, End) {
-        let mut answer = self.get(uri).await.unwrap();
+        self.read_as("application/json", uri).await
+    }
+
+    /// The same in a format of one's own choice.
+    pub(crate) async fn read_as(&self, accept: &str, uri: &str) -> (Answer, End) {
+        let request = Request::get(uri).header("accept", accept).body(Body::empty()).unwrap();
+        let mut answer = self.request(request).await.unwrap();
+        let end = answer.read().await;
+        (answer, end)
+    }
+
+    /// What a watch hears under this script when a config map is made, changed and deleted.
+    pub(crate) async fn watch_changes(accept: &str, script: &str) -> (Answer, End) {
+        let cluster = Self::with(script).await;
+        let (mut answer, end) = cluster.read_as(accept, &format!("{MAPS}?watch=true")).await;
+        assert_eq!((answer.frames.len(), end), (0, End::Silence));
+        let map = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"d"},"data":{"a":"1"}}"#;
+        let name = format!("{MAPS}/d");
+        for (method, uri, body) in [
+            (Method::POST, MAPS, map),
+            (Method::PATCH, &name, r#"{"data":{"a":"2"}}"#),
+            (Method::DELETE, &name, ""),
+        ] {
+            let status = cluster.send(method, uri, body).await.unwrap().status;
+            assert!(status == 200 || status == 201);
+        }
         let end = answer.read().await;
         (answer, end)
     }

@@ -2,31 +2,13 @@
 
 use std::io::ErrorKind;
 
-use http::Method;
 use kube_informer_apiserver::faults::Fault;
 use serde_json::Value;
 
 use crate::cluster::{Answer, Cluster, End, PODS, STREAMING};
 
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-
-/// What a watch hears when a config map is made, changed and deleted.
 async fn watch(script: &str) -> (Answer, End) {
-    let cluster = Cluster::with(script).await;
-    let (mut answer, end) = cluster.read(&format!("{MAPS}?watch=true")).await;
-    assert_eq!((answer.frames.len(), end), (0, End::Silence));
-    let map = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"d"},"data":{"a":"1"}}"#;
-    let name = format!("{MAPS}/d");
-    for (method, uri, body) in [
-        (Method::POST, MAPS, map),
-        (Method::PATCH, &name, r#"{"data":{"a":"2"}}"#),
-        (Method::DELETE, &name, ""),
-    ] {
-        let status = cluster.send(method, uri, body).await.unwrap().status;
-        assert!(status == 200 || status == 201);
-    }
-    let end = answer.read().await;
-    (answer, end)
+    Cluster::watch_changes("application/json", script).await
 }
 
 /// The object of the first event of a type.

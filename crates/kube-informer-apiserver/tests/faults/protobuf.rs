@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read as _};
 
-use http::{Method, Request};
+use http::Request;
 use kube_client::client::Body;
 use kube_informer_apiserver::faults::Fault;
 use kube_wire::Metadata;
@@ -14,7 +14,6 @@ use serde_json::Value;
 use crate::cluster::{Answer, Cluster, End, PODS, STREAMING, WATCH};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn get(cluster: &Cluster, uri: &str) -> Answer {
     let request = Request::get(uri).header("accept", PROTOBUF).body(Body::empty()).unwrap();
@@ -22,9 +21,7 @@ async fn get(cluster: &Cluster, uri: &str) -> Answer {
 }
 
 async fn read(cluster: &Cluster, uri: &str) -> (Answer, End) {
-    let mut answer = get(cluster, uri).await;
-    let end = answer.read().await;
-    (answer, end)
+    cluster.read_as(PROTOBUF, uri).await
 }
 
 /// An event as far as it can be read.
@@ -82,23 +79,8 @@ fn brief(event: &Event) -> String {
     }
 }
 
-/// What a watch hears when a config map is made, changed and deleted.
 async fn watch(script: &str) -> (Answer, End) {
-    let cluster = Cluster::with(script).await;
-    let (mut answer, end) = read(&cluster, &format!("{MAPS}?watch=true")).await;
-    assert_eq!((answer.frames.len(), end), (0, End::Silence));
-    let map = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"d"},"data":{"a":"1"}}"#;
-    let name = format!("{MAPS}/d");
-    for (method, uri, body) in [
-        (Method::POST, MAPS, map),
-        (Method::PATCH, &name, r#"{"data":{"a":"2"}}"#),
-        (Method::DELETE, &name, ""),
-    ] {
-        let status = cluster.send(method, uri, body).await.unwrap().status;
-        assert!(status == 200 || status == 201);
-    }
-    let end = answer.read().await;
-    (answer, end)
+    Cluster::watch_changes(PROTOBUF, script).await
 }
 
 /// The first event of a type.
