@@ -80,6 +80,40 @@ pub fn small_pod(number: usize, version: u64) -> String {
     )
 }
 
+/// Writes one object after the other for a while, alone and beside threads that list or only spin, and says how many a second.
+///
+/// `write` gets the number of the write; `list` makes what each listing thread repeats.
+pub fn write_beside_readers<F: FnMut() + Send + 'static>(mut write: impl FnMut(usize), list: impl Fn() -> F) {
+    let time = std::time::Duration::from_millis(number("--millis", 2_000) as u64);
+    let mut turn = 0;
+    let mut update = |time: std::time::Duration| {
+        let (start, first) = (std::time::Instant::now(), turn);
+        while start.elapsed() < time {
+            // The clock is not looked at for every write.
+            for _ in 0..16 {
+                write(turn);
+                turn += 1;
+            }
+        }
+        (turn - first) as f64 / start.elapsed().as_secs_f64()
+    };
+    update(time / 4);
+    let alone = update(time);
+    let one = {
+        let _crowd = Crowd::start(1, &list);
+        update(time)
+    };
+    let ten = {
+        let _crowd = Crowd::start(10, &list);
+        update(time)
+    };
+    let spinning = {
+        let _crowd = Crowd::start(10, || std::hint::spin_loop);
+        update(time)
+    };
+    say(&format!("updates {alone} {one} {ten} {spinning}"));
+}
+
 /// Threads that do something over and over until they are dropped.
 pub struct Crowd {
     stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
