@@ -1,8 +1,7 @@
 //! Dictionaries for zstd: what the objects of a kind have in common, kept once.
 //!
-//! A dictionary is made of examples laid end to end behind a small trained one. The trained part brings the statistics that
-//! every compressed object would otherwise carry itself (half of what a packed pod takes); the examples bring the text. That
-//! takes a tenth of the time of training on all examples, and leaves half of the bytes.
+//! A dictionary is made of examples laid end to end behind statistics. The examples bring the text. The statistics are what
+//! every packed object would otherwise have to carry itself: they are much the same for all kinds, and were made once.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,11 +11,20 @@ use zstd_safe::{CCtx, CDict, DCtx, DDict};
 /// Of the levels, 3 is the last that takes about as long to pack an object as TLS takes to receive it.
 const LEVEL: i32 = 3;
 
-/// The size of the trained part.
-const TRAINED_BYTES: usize = 8 << 10;
-
-/// At most so much is trained on: time grows with it, and the statistics hardly change.
-const TRAINED_ON_BYTES: usize = 256 << 10;
+/// How often what occurs in objects of many kinds, in the form that zstd expects in front of the text of a dictionary.
+/// `bench/rust/statistics` made it.
+#[rustfmt::skip]
+const STATISTICS: [u8; 161] = [
+    55, 164, 48, 236, 0, 0, 0, 0, 67, 16, 160, 51, 163, 54, 195, 48, 12, 195, 48, 12,
+    195, 48, 12, 195, 48, 12, 115, 213, 136, 56, 216, 119, 161, 255, 237, 127, 135, 236, 238, 53,
+    92, 59, 34, 36, 26, 244, 39, 26, 206, 79, 247, 22, 175, 227, 94, 217, 221, 189, 185, 162,
+    155, 203, 107, 103, 15, 252, 186, 80, 71, 89, 58, 194, 195, 204, 99, 4, 163, 1, 0, 8,
+    8, 10, 71, 101, 178, 25, 153, 218, 45, 0, 4, 0, 204, 139, 10, 11, 204, 136, 196, 225,
+    136, 68, 22, 6, 227, 72, 10, 197, 72, 144, 162, 24, 67, 128, 49, 0, 41, 131, 12, 66,
+    132, 108, 102, 0, 0, 0, 116, 142, 102, 67, 163, 129, 84, 34, 15, 115, 24, 134, 81, 16,
+    67, 200, 40, 228, 144, 33, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 8, 0, 0,
+    0,
+];
 
 /// Unpacks objects. Every packed object holds the one that it was packed with.
 pub(crate) struct Dictionary {
@@ -31,9 +39,9 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// A dictionary of a trained part, which may be empty, and examples.
-    pub(super) fn new<'a>(trained: &[u8], examples: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut content = trained.to_vec();
+    /// A dictionary of examples.
+    pub(super) fn new<'a>(examples: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut content = STATISTICS.to_vec();
         examples.into_iter().for_each(|example| content.extend_from_slice(example));
         let decoder = DDict::create(&content);
         Self {
@@ -102,24 +110,6 @@ thread_local! {
     static SCRATCH: Cell<Option<Scratch>> = const { Cell::new(None) };
 }
 
-/// The trained part of a dictionary; `None` if the examples are too few to learn from.
-pub(super) fn train(examples: &[&[u8]]) -> Option<Vec<u8>> {
-    let mut samples = Vec::new();
-    let mut sizes = Vec::new();
-    for example in examples {
-        if samples.len() + example.len() > TRAINED_ON_BYTES && !sizes.is_empty() {
-            break;
-        }
-        samples.extend_from_slice(example);
-        sizes.push(example.len());
-    }
-    let mut trained = Vec::with_capacity(TRAINED_BYTES.min(samples.len() / 4));
-    zstd_safe::train_from_buffer(&mut trained, &samples, &sizes).ok()?;
-    // The number of the dictionary: with none, packed objects need not carry it.
-    trained.get_mut(4..8)?.fill(0);
-    Some(trained)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,18 +125,15 @@ mod tests {
     #[test]
     fn what_is_packed_is_unpacked_as_it_was() {
         let examples: Vec<Vec<u8>> = (0..40).map(object).collect();
-        let trained = train(&examples.iter().map(|example| &example[..]).collect::<Vec<_>>()).unwrap();
-        for trained in [&trained[..], &[]] {
-            let encoder = Encoder::new(trained, examples.iter().map(|example| &example[..]));
-            let mut context = CCtx::create();
-            let mut packed = Vec::new();
-            for number in 0..100 {
-                let bytes = object(number);
-                let length = encoder.pack(&mut context, &bytes, &mut packed).unwrap();
-                assert!(length < bytes.len() / 3, "{length} of {}", bytes.len());
-                let same = encoder.dictionary.unpack(&packed, bytes.len(), |read| read == bytes);
-                assert_eq!(same, Ok(true));
-            }
+        let encoder = Encoder::new(examples.iter().map(|example| &example[..]));
+        let mut context = CCtx::create();
+        let mut packed = Vec::new();
+        for number in 0..100 {
+            let bytes = object(number);
+            let length = encoder.pack(&mut context, &bytes, &mut packed).unwrap();
+            assert!(length < bytes.len() / 3, "{length} of {}", bytes.len());
+            let same = encoder.dictionary.unpack(&packed, bytes.len(), |read| read == bytes);
+            assert_eq!(same, Ok(true));
         }
     }
 
@@ -154,13 +141,13 @@ mod tests {
     fn what_does_not_become_shorter_is_not_packed() {
         let mut random = fastrand::Rng::with_seed(1);
         let bytes: Vec<u8> = (0..500).map(|_| random.u8(..)).collect();
-        let encoder = Encoder::new(&[], [&b"nothing in common"[..]]);
+        let encoder = Encoder::new([&b"nothing in common"[..]]);
         assert_eq!(encoder.pack(&mut CCtx::create(), &bytes, &mut Vec::new()), None);
     }
 
     #[test]
     fn an_object_is_read_while_another_is_read() {
-        let encoder = Encoder::new(&[], [&[7; 100][..]]);
+        let encoder = Encoder::new([&[7; 100][..]]);
         let mut packed = Vec::new();
         encoder.pack(&mut CCtx::create(), &[7; 200], &mut packed).unwrap();
         let unpack = || encoder.dictionary.unpack(&packed, 200, |read| read.to_vec());

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use hashbrown::{HashMap, HashSet};
 use zstd_safe::CCtx;
 
-use super::dictionary::{Dictionary, Encoder, train};
+use super::dictionary::{Dictionary, Encoder};
 use super::{Body, Entry};
 
 /// So many bytes of a list are packed together.
@@ -49,8 +49,6 @@ pub(crate) struct Packer {
     eager: bool,
     context: CCtx<'static>,
     encoder: Option<Encoder>,
-    /// The trained part of every dictionary.
-    trained: Option<Vec<u8>>,
     /// The templates that objects were made from, as far as owners and labels show them.
     templates: HashMap<u64, Template>,
     /// The templates that the encoder knows by an example.
@@ -84,7 +82,6 @@ impl Packer {
             eager,
             context: CCtx::create(),
             encoder: None,
-            trained: None,
             templates: HashMap::new(),
             known: HashSet::new(),
             recent: VecDeque::new(),
@@ -209,6 +206,7 @@ impl Packer {
         let gain = plain.saturating_sub(packed);
         if (gain < plain / 2 || gain < MIN_OBJECT_BYTES) && !self.eager {
             self.encoder = None;
+            self.context = CCtx::create();
             self.known.clear();
             self.pause = self.next_pause;
             self.next_pause = (self.next_pause * 2).min(64);
@@ -255,23 +253,14 @@ impl Packer {
         if examples.is_empty() || sample.is_empty() {
             return now;
         }
-        let plain = average(sample.iter().map(Vec::len));
-        let bytes = || examples.iter().map(|(_, example)| &example[..]);
-        if self.trained.is_none() && !self.eager {
-            // Training takes long: only if it is plain without it that there is something to gain.
-            let untrained = Encoder::new(&[], bytes());
-            if self.try_encoder(&untrained, sample) > plain / 4 * 3 {
-                return now;
-            }
-            let all: Vec<&[u8]> = bytes().chain(sample.iter().map(|bytes| &bytes[..])).collect();
-            self.trained = train(&all);
-        }
-        let trained = self.trained.as_deref().unwrap_or_default();
-        let candidate = Encoder::new(trained, bytes());
+        let candidate = Encoder::new(examples.iter().map(|(_, example)| &example[..]));
         let then = self.try_encoder(&candidate, sample);
-        // The tables of the encoder that it takes the place of are freed.
-        let freed = self.encoder.as_ref().map_or(0, Encoder::size);
-        let taken = (candidate.size() + candidate.dictionary.size()).saturating_sub(freed);
+        let taken = candidate.size() + candidate.dictionary.size();
+        let taken = match &self.encoder {
+            // Its tables are freed.
+            Some(replaced) => taken.saturating_sub(replaced.size()),
+            None => taken + self.context.sizeof(),
+        };
         if now.saturating_sub(then) * objects <= taken && !self.eager {
             return now;
         }
