@@ -9,6 +9,7 @@ mod kind;
 mod meta;
 mod packed;
 mod packing;
+mod patch;
 mod uid;
 mod view;
 mod wire;

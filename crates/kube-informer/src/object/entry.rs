@@ -10,7 +10,7 @@ use kube_wire::{FieldPath, LabelSelector, Metadata, ResourceVersion, WireError};
 
 use super::dictionary::Dictionary;
 use super::meta::{Interner, Meta, OwnerReference};
-use super::{DecodeError, Kind, Uid, View, Wire};
+use super::{DecodeError, Kind, Uid, View, Wire, patch};
 use crate::ObjectKey;
 
 pub(crate) type Shared = Arc<dyn Any + Send + Sync>;
@@ -55,6 +55,13 @@ pub(crate) enum Body {
         length: u32,
         bytes: Box<[u8]>,
         dictionary: Arc<Dictionary>,
+    },
+    /// What differs from an earlier state of the object, which is packed.
+    Patched {
+        typed: bool,
+        length: u32,
+        patch: Box<[u8]>,
+        base: Arc<Entry>,
     },
     /// `hash` is of the bytes that the value was made from.
     Decoded {
@@ -181,6 +188,7 @@ impl Entry {
     pub fn size(&self) -> usize {
         match &self.body {
             Body::Raw { bytes, .. } | Body::Packed { bytes, .. } => bytes.len(),
+            Body::Patched { patch, base, .. } => patch.len() + base.size(),
             Body::Decoded { size, .. } => *size,
         }
     }
@@ -217,9 +225,42 @@ impl Entry {
         self.body = body;
     }
 
+    /// Keeps no more than what differs from an earlier state, if that is packed and no more than `limit` bytes differ.
+    pub(super) fn rest_on(&mut self, earlier: &Arc<Entry>, limit: usize) -> bool {
+        let base = match &earlier.body {
+            Body::Packed { .. } => earlier,
+            // No patches of patches: an object is never further away than one.
+            Body::Patched { base, .. } => base,
+            _ => return false,
+        };
+        let Body::Raw { wire, typed, bytes } = &self.body else { return false };
+        if base.meta.uid != self.meta.uid {
+            return false;
+        }
+        let patch = base.unpack(|of, _, old| if of == *wire { patch::make(old, bytes, limit) } else { None });
+        let Some(patch) = patch.flatten() else { return false };
+        self.body = Body::Patched {
+            typed: *typed,
+            length: bytes.len() as u32,
+            patch: patch.into(),
+            base: Arc::clone(base),
+        };
+        true
+    }
+
     /// Lets the bytes be read, unpacked first if need be, with their format and whether they name their kind. `None` if the
     /// cache keeps decoded values.
     fn read<R>(&self, read: impl FnOnce(Wire, bool, &[u8]) -> R) -> Option<R> {
+        match &self.body {
+            Body::Patched { typed, length, patch, base } => {
+                base.unpack(|wire, _, old| read(wire, *typed, &patch::apply(old, patch, *length as usize)))
+            }
+            _ => self.unpack(read),
+        }
+    }
+
+    /// The same for what is no patch.
+    fn unpack<R>(&self, read: impl FnOnce(Wire, bool, &[u8]) -> R) -> Option<R> {
         match &self.body {
             Body::Raw { wire, typed, bytes } => Some(read(*wire, *typed, bytes)),
             Body::Packed { wire, typed, length, bytes, dictionary } => dictionary
@@ -227,7 +268,7 @@ impl Entry {
                 // The bytes and the dictionary were made by this process and are never changed.
                 .inspect_err(|problem| tracing::error!(object = %self, problem, "cannot be unpacked"))
                 .ok(),
-            Body::Decoded { .. } => None,
+            Body::Patched { .. } | Body::Decoded { .. } => None,
         }
     }
 
