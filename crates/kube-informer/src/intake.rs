@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::ObjectKey;
 use crate::object::{
-    Arrival, Body, Decoder, Entry, Interner, Kind, Meta, Packing, Shared, Storage, View, Wire,
+    Arrival, Body, Decoder, Entry, Interner, Kind, Meta, Shared, SharedPacker, Storage, View, Wire,
 };
 use crate::store::{IndexSet, IndexValues, StateCell};
 
@@ -109,7 +109,7 @@ pub(crate) struct Intake {
     pub(crate) state: Arc<StateCell>,
     pub(crate) interner: Mutex<Interner>,
     /// `None` where bodies are not packed.
-    pub(crate) packing: Option<Packing>,
+    pub(crate) packer: Option<SharedPacker>,
 }
 
 /// What was made of an object's bytes.
@@ -160,8 +160,8 @@ impl Intake {
 
     /// Looks whether another dictionary would do better for changes. Takes milliseconds.
     pub(crate) fn review(&self) {
-        if let Some(packing) = &self.packing {
-            packing.review(self.state.load().objects.len());
+        if let Some(packer) = &self.packer {
+            packer.review(self.state.load().objects.len());
         }
     }
 

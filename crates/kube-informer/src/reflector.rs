@@ -91,7 +91,7 @@ impl Reflector {
             indexes: indexer.indexes,
             state: indexer.cell,
             interner: Mutex::default(),
-            packing: None,
+            packer: None,
         };
         Self::over(Arc::new(source), sink, Scope::CLUSTER, Arc::new(intake), config, Arc::default())
     }

@@ -2,6 +2,10 @@
 //!
 //! zstd keeps them in front of the text of a dictionary: how often each byte occurs among those that match nothing, and how
 //! long and how far away matches are. They are nearly the same for all kinds, so they are made once, from many.
+//!
+//! It needs a server with the objects of the benchmarks, in this folder:
+//! `../../testing/control-plane/control-plane run --copy-of DATA -- cargo run --release -p bench-statistics`, where DATA is what
+//! `bench/run sync` keeps in its cache.
 
 use anyhow::{Context, ensure};
 use kube_client::Config;
@@ -22,10 +26,10 @@ const KINDS: [(&str, &str, &str, bool); 7] = [
 ];
 
 /// So many objects of each kind, in each format.
-const SAMPLES: usize = 100;
+const SAMPLES: usize = 300;
 
-/// The dictionary whose first bytes they are. A smaller one leaves more that matches nothing than there is in use.
-const TRAINED_BYTES: usize = 8 << 10;
+/// The dictionary whose first bytes they are. Of 8 KB to 1 MB, this one left the least bytes for nearly all kinds.
+const TRAINED_BYTES: usize = 128 << 10;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -44,8 +48,10 @@ async fn main() -> anyhow::Result<()> {
         .map_err(anyhow::Error::msg)?;
     // The number of the dictionary: with none, packed objects need not carry it.
     trained[4..8].fill(0);
-    println!("// Of {} objects, {} bytes.", sizes.len(), samples.len());
-    for line in statistics(&trained)?.chunks(20) {
+    let least = (8..trained.len()).find(|length| CDict::try_create(&trained[..*length], 3).is_some());
+    let statistics = &trained[..least.context("no dictionary")?];
+    println!("// {} bytes, of {} objects of {} bytes in all.", statistics.len(), sizes.len(), samples.len());
+    for line in statistics.chunks(20) {
         println!("    {},", line.iter().map(u8::to_string).collect::<Vec<_>>().join(", "));
     }
     Ok(())
@@ -66,11 +72,4 @@ async fn objects(kind: (&str, &str, &str, bool), json: bool) -> anyhow::Result<V
     ensure!(all.len() >= SAMPLES, "too few {resource}");
     let some = all.iter().step_by(all.len() / SAMPLES).take(SAMPLES);
     Ok(some.filter_map(|object| object.bytes()).map(|(_, bytes)| bytes).collect())
-}
-
-/// The statistics in front of a dictionary: the fewest bytes that are a dictionary with a text of eight, the least there can be.
-fn statistics(trained: &[u8]) -> anyhow::Result<&[u8]> {
-    let least = (8..trained.len()).find(|length| CDict::try_create(&trained[..*length], 3).is_some());
-    let length = least.context("no dictionary")?.checked_sub(8).context("no statistics")?;
-    Ok(&trained[..length])
 }

@@ -225,18 +225,24 @@ impl Entry {
         self.body = body;
     }
 
-    /// Keeps no more than what differs from an earlier state, if that is packed and no more than `limit` bytes differ.
-    pub(super) fn rest_on(&mut self, earlier: &Arc<Entry>, limit: usize) -> bool {
+    /// Keeps no more than what differs from an earlier state, if that is packed and the patch is small.
+    pub(super) fn become_patch_of(&mut self, earlier: &Arc<Entry>) -> bool {
         let base = match &earlier.body {
             Body::Packed { .. } => earlier,
             // No patches of patches: an object is never further away than one.
             Body::Patched { base, .. } => base,
             _ => return false,
         };
-        let Body::Raw { wire, typed, bytes } = &self.body else { return false };
-        if base.meta.uid != self.meta.uid {
+        let (Body::Raw { wire, typed, bytes }, Body::Packed { dictionary, .. }) = (&self.body, &base.body)
+        else {
+            return false;
+        };
+        // A base keeps its dictionary: not one that hardly anybody else needs.
+        if dictionary.size() / Arc::strong_count(dictionary) > bytes.len() {
             return false;
         }
+        // Half as much again; but objects that are examples in their dictionary take next to nothing.
+        let limit = base.size() / 2 + 64;
         let patch = base.unpack(|of, _, old| if of == *wire { patch::make(old, bytes, limit) } else { None });
         let Some(patch) = patch.flatten() else { return false };
         self.body = Body::Patched {
@@ -259,7 +265,7 @@ impl Entry {
         }
     }
 
-    /// The same for what is no patch.
+    /// The same for what is no patch: a function of its own, for one that called itself would have no end of closures.
     fn unpack<R>(&self, read: impl FnOnce(Wire, bool, &[u8]) -> R) -> Option<R> {
         match &self.body {
             Body::Raw { wire, typed, bytes } => Some(read(*wire, *typed, bytes)),

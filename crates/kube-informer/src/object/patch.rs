@@ -2,8 +2,8 @@
 //!
 //! A patch is: how much to put, that, where to copy from, how much; again and again, until it ends behind what is put.
 
-/// Larger objects are not compared: places in them would not fit into the table.
-const MAX_BYTES: usize = 1 << 16;
+/// Larger objects are not compared: they have more blocks than can be numbered.
+const MAX_BYTES: usize = 1 << 19;
 
 /// Every block of the earlier state is found by its first bytes.
 const BLOCK: usize = 16;
@@ -14,7 +14,7 @@ const MIN_COPY: usize = 12;
 
 const TABLE_BITS: u32 = 12;
 
-/// The patch that makes `new` of `old`; `None` if it takes more than `limit` bytes.
+/// The patch that makes `new` of `old`; `None` if it takes more than `limit` bytes, as far as can be seen on the way.
 pub(super) fn make(old: &[u8], new: &[u8], limit: usize) -> Option<Vec<u8>> {
     if old.len() >= MAX_BYTES {
         return None;
@@ -49,7 +49,8 @@ pub(super) fn make(old: &[u8], new: &[u8], limit: usize) -> Option<Vec<u8>> {
             }
             _ => at += 1,
         }
-        if patch.len() + (at - put) > limit {
+        // A block is found at its start: what came before it may still be copied with it.
+        if patch.len() + (at - put).saturating_sub(BLOCK) > limit {
             return None;
         }
     }
@@ -69,8 +70,8 @@ pub(super) fn apply(old: &[u8], mut patch: &[u8], length: usize) -> Vec<u8> {
             return new;
         }
         let from = read_number(&mut patch);
-        let length = read_number(&mut patch);
-        new.extend_from_slice(&old[from..from + length]);
+        let to = from + read_number(&mut patch);
+        new.extend_from_slice(&old[from..to]);
     }
 }
 
@@ -148,17 +149,35 @@ mod tests {
         let seed = fastrand::u64(..);
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
-        for _ in 0..2000 {
-            let length = random.usize(..400);
-            let old = if random.bool() { text(&mut random, length) } else { vec![b'a'; length] };
+        for _ in 0..1000 {
+            let most = if random.bool() { 400 } else { 100_000 };
+            let length = random.usize(..most);
+            let old = match random.u8(..4) {
+                0 => text(&mut random, length),
+                1 => (0..length).map(|_| random.u8(..2)).collect(),
+                2 => b"- name: a\n  value: b\n".iter().copied().cycle().take(length).collect(),
+                _ => vec![b'a'; length],
+            };
             let mut new = old.clone();
             for _ in 0..random.usize(..6) {
                 let from = random.usize(..=new.len());
                 let to = random.usize(from..=(from + 40).min(new.len()));
-                let length = random.usize(..40);
-                new.splice(from..to, text(&mut random, length));
+                let piece = if random.bool() {
+                    let length = random.usize(..40);
+                    text(&mut random, length)
+                } else {
+                    // Moved or repeated.
+                    let start = random.usize(..=old.len());
+                    old[start..(start + random.usize(..2000)).min(old.len())].to_vec()
+                };
+                new.splice(from..to, piece);
             }
-            patched(&old, &new);
+            let length = patched(&old, &new);
+            let limit = random.usize(..2 * length);
+            if let Some(patch) = make(&old, &new, limit) {
+                assert!(patch.len() <= limit);
+                assert_eq!(apply(&old, &patch, new.len()), new);
+            }
         }
     }
 

@@ -25,8 +25,8 @@ pub(super) struct Collected {
 
 impl Collected {
     pub(super) fn new(intake: &Arc<Intake>) -> Self {
-        if let Some(packing) = &intake.packing {
-            packing.begin_list();
+        if let Some(packer) = &intake.packer {
+            packer.begin_list();
         }
         Self {
             intake: Arc::clone(intake),
@@ -44,7 +44,7 @@ impl Collected {
         self.waiting_bytes += taken.entry.size();
         self.waiting.push(taken.entry);
         self.values.push(taken.values);
-        if self.intake.packing.is_none() {
+        if self.intake.packer.is_none() {
             self.take_over();
         } else if self.waiting_bytes >= BATCH_BYTES {
             self.pack().await;
@@ -80,8 +80,8 @@ impl Collected {
         if !self.waiting.is_empty() {
             let (intake, mut batch) = (Arc::clone(&self.intake), std::mem::take(&mut self.waiting));
             self.waiting = off_the_workers(move || {
-                if let Some(packing) = &intake.packing {
-                    packing.pack_batch(&mut batch);
+                if let Some(packer) = &intake.packer {
+                    packer.pack_batch(&mut batch);
                 }
                 batch
             })

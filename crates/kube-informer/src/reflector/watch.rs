@@ -229,12 +229,12 @@ impl Reflector {
 
     /// Packs a change before it is passed on.
     fn pack(&self, delta: &mut Delta) {
-        let Some(packing) = &self.intake.packing else { return };
+        let Some(packer) = &self.intake.packer else { return };
         let state = self.intake.state.load();
         let earlier = state.objects.get(delta.object.key().as_str()).map(|slot| &slot.entry);
         if delta.kind == DeltaType::Deleted {
-            packing.pack_last(&mut delta.object, earlier);
-        } else if packing.pack_one(&mut delta.object, earlier) {
+            packer.pack_last(&mut delta.object, earlier);
+        } else if packer.pack_one(&mut delta.object, earlier) {
             let intake = Arc::clone(&self.intake);
             beside_the_workers(move || intake.review());
         }

@@ -10,7 +10,7 @@ use super::options::{InformerOptions, Shape};
 use crate::Kind;
 use crate::delta_fifo::{Batch, DeltaFifo, Scope};
 use crate::intake::Intake;
-use crate::object::{Packing, Storage};
+use crate::object::{SharedPacker, Storage};
 use crate::planted::{Bug, planted};
 use crate::processor::Processor;
 use crate::reflector::{Reflector, ReflectorStatus, StatusCell};
@@ -72,7 +72,7 @@ impl Core {
             indexes: Arc::clone(&indexer.indexes),
             state: Arc::clone(&indexer.cell),
             interner: Mutex::default(),
-            packing: (options.storage == Storage::Packed).then(|| Packing::new(options.pack_eagerly)),
+            packer: (options.storage == Storage::Packed).then(|| SharedPacker::new(options.pack_eagerly)),
         };
         let known: Arc<Indexer> = Arc::clone(&indexer);
         let fifo = DeltaFifo::with_limit(Some(known), options.queue_limit());
@@ -244,7 +244,7 @@ impl Core {
         let handlers = self.processor().listeners().iter().map(|listener| listener.stats()).collect();
         let state = self.indexer.cell.load();
         let (dictionaries, dictionary_bytes) =
-            self.intake.packing.as_ref().map(Packing::dictionaries).unwrap_or_default();
+            self.intake.packer.as_ref().map(SharedPacker::dictionaries).unwrap_or_default();
         InformerStats {
             kind: self.kind.to_string(),
             running,

@@ -45,9 +45,7 @@ const MAX_REVIEW_BYTES: u64 = 1 << 30;
 
 /// Packs the objects of one cache.
 pub(crate) struct Packer {
-    /// Packs whatever becomes shorter, whether it pays or not.
-    eager: bool,
-    context: CCtx<'static>,
+    press: Press,
     encoder: Option<Encoder>,
     /// The templates that objects were made from, as far as owners and labels show them.
     templates: HashMap<u64, Template>,
@@ -56,7 +54,6 @@ pub(crate) struct Packer {
     /// The last few objects that came by themselves, to try a dictionary on.
     recent: VecDeque<Weak<Entry>>,
     live: Vec<Weak<Dictionary>>,
-    scratch: Vec<u8>,
     /// What the list in progress has brought so far.
     listed: usize,
     listed_bytes: usize,
@@ -64,9 +61,19 @@ pub(crate) struct Packer {
     review_list_at: usize,
     review_in: u64,
     review_every: u64,
+    /// How many came by themselves since it was last looked at.
+    came: usize,
     /// Batches to leave alone, and how many it will be the next time that a try fails.
     pause: usize,
     next_pause: usize,
+}
+
+/// What it takes to pack, with any encoder.
+struct Press {
+    /// Packs whatever becomes shorter, whether it pays or not.
+    eager: bool,
+    context: CCtx<'static>,
+    out: Vec<u8>,
 }
 
 struct Template {
@@ -79,19 +86,18 @@ impl Packer {
     pub(crate) fn new(eager: bool) -> Self {
         let first_review = if eager { 1 } else { FIRST_REVIEW_BYTES };
         Self {
-            eager,
-            context: CCtx::create(),
+            press: Press { eager, context: CCtx::create(), out: Vec::new() },
             encoder: None,
             templates: HashMap::new(),
             known: HashSet::new(),
             recent: VecDeque::new(),
             live: Vec::new(),
-            scratch: Vec::new(),
             listed: 0,
             listed_bytes: 0,
             review_list_at: MIN_BATCH_BYTES,
             review_in: first_review,
             review_every: first_review,
+            came: 0,
             pause: 0,
             next_pause: FIRST_PAUSE,
         }
@@ -109,7 +115,7 @@ impl Packer {
         self.listed_bytes += raw;
         self.listed += fresh.len();
         // The rest of a list is too little to judge by.
-        if raw >= MIN_BATCH_BYTES || (self.eager && !fresh.is_empty()) {
+        if raw >= MIN_BATCH_BYTES || (self.press.eager && !fresh.is_empty()) {
             if self.pause > 0 {
                 self.pause -= 1;
                 return;
@@ -129,6 +135,7 @@ impl Packer {
     /// Packs one object that came by itself, and says whether it is time for a [`review`](Self::review).
     pub(crate) fn pack_one(&mut self, entry: &mut Arc<Entry>) -> bool {
         let raw = entry.size() as u64;
+        self.came += 1;
         self.pack(entry);
         self.remember(entry);
         self.recent.push_back(Arc::downgrade(entry));
@@ -160,19 +167,12 @@ impl Packer {
     fn pack(&mut self, entry: &mut Arc<Entry>) -> bool {
         let (Some(encoder), Some(entry)) = (&self.encoder, Arc::get_mut(entry)) else { return false };
         let Body::Raw { wire, typed, bytes } = entry.body() else { return false };
-        if bytes.len() < MIN_OBJECT_BYTES && !self.eager {
-            return false;
-        }
-        let packed = encoder.pack(&mut self.context, bytes, &mut self.scratch);
-        // Unpacking costs, and so does the reference to the dictionary: a little shorter is not enough.
-        if packed.is_none_or(|packed| packed > bytes.len() / 4 * 3 && !self.eager) {
-            return false;
-        }
+        let Some(packed) = self.press.pack(encoder, bytes) else { return false };
         let body = Body::Packed {
             wire: *wire,
             typed: *typed,
             length: bytes.len() as u32,
-            bytes: self.scratch[..].into(),
+            bytes: packed.into(),
             dictionary: Arc::clone(&encoder.dictionary),
         };
         entry.set_body(body);
@@ -183,7 +183,7 @@ impl Packer {
     fn choose_for(&mut self, batch: &[&Arc<Entry>], raw: usize) {
         let sample = sample(batch.iter().copied().step_by((batch.len() / TRIED).max(1)));
         let plain = average(sample.iter().map(Vec::len));
-        let mut packed = self.try_current(&sample).unwrap_or(plain);
+        let mut packed = self.try_current(&sample);
         let mut counts: HashMap<u64, (usize, &Arc<Entry>)> = HashMap::new();
         for entry in batch {
             counts.entry(entry.template()).or_insert((0, entry)).0 += 1;
@@ -204,9 +204,9 @@ impl Packer {
             }
         }
         let gain = plain.saturating_sub(packed);
-        if (gain < plain / 2 || gain < MIN_OBJECT_BYTES) && !self.eager {
+        if (gain < plain / 2 || gain < MIN_OBJECT_BYTES) && !self.press.eager {
             self.encoder = None;
-            self.context = CCtx::create();
+            self.press.forget();
             self.known.clear();
             self.pause = self.next_pause;
             self.next_pause = (self.next_pause * 2).min(64);
@@ -226,11 +226,13 @@ impl Packer {
         let sample = sample(others);
         drop(examples);
         let plain = average(sample.iter().map(Vec::len));
-        let now = self.try_current(&sample).unwrap_or(plain);
+        let now = self.try_current(&sample);
         let (_, used) = self.dictionaries();
-        let budget = self.share(objects * plain).saturating_sub(if self.eager { 0 } else { used });
+        let budget = self.share(objects * plain).saturating_sub(if self.press.eager { 0 } else { used });
         let examples = self.examples(budget);
-        let better = self.try_examples(&sample, now, objects, &examples) < now;
+        // As many as came since the last time will come again.
+        let came = std::mem::take(&mut self.came).min(objects);
+        let better = self.try_examples(&sample, now, came, &examples) < now;
         self.review_every =
             if better { FIRST_REVIEW_BYTES * 16 } else { (self.review_every * 2).min(MAX_REVIEW_BYTES) };
         self.review_in = self.review_every;
@@ -238,7 +240,7 @@ impl Packer {
 
     /// How large a dictionary for so many bytes may be.
     fn share(&self, bytes: usize) -> usize {
-        if self.eager { bytes } else { bytes / SHARE }
+        if self.press.eager { bytes } else { bytes / SHARE }
     }
 
     /// Takes a dictionary of these examples into use if, over so many objects, it saves more than it takes. Gives what an
@@ -254,14 +256,17 @@ impl Packer {
             return now;
         }
         let candidate = Encoder::new(examples.iter().map(|(_, example)| &example[..]));
-        let then = self.try_encoder(&candidate, sample);
+        let then = self.press.average(&candidate, sample);
         let taken = candidate.size() + candidate.dictionary.size();
         let taken = match &self.encoder {
             // Its tables are freed.
             Some(replaced) => taken.saturating_sub(replaced.size()),
-            None => taken + self.context.sizeof(),
+            None => taken + self.press.context.sizeof(),
         };
-        if now.saturating_sub(then) * objects <= taken && !self.eager {
+        if now.saturating_sub(then) * objects <= taken && !self.press.eager {
+            if self.encoder.is_none() {
+                self.press.forget();
+            }
             return now;
         }
         self.live.retain(|dictionary| dictionary.strong_count() > 0);
@@ -271,20 +276,12 @@ impl Packer {
         then
     }
 
-    fn try_current(&mut self, sample: &[Vec<u8>]) -> Option<usize> {
-        let encoder = self.encoder.take()?;
-        let size = self.try_encoder(&encoder, sample);
-        self.encoder = Some(encoder);
-        Some(size)
-    }
-
-    /// What an object takes on average, packed with this.
-    fn try_encoder(&mut self, encoder: &Encoder, sample: &[Vec<u8>]) -> usize {
-        average(
-            sample.iter().map(|bytes| {
-                encoder.pack(&mut self.context, bytes, &mut self.scratch).unwrap_or(bytes.len())
-            }),
-        )
+    /// What an object takes on average, packed as now.
+    fn try_current(&mut self, sample: &[Vec<u8>]) -> usize {
+        match &self.encoder {
+            Some(encoder) => self.press.average(encoder, sample),
+            None => average(sample.iter().map(Vec::len)),
+        }
     }
 
     /// One object of each template that was ever seen, of the most frequent ones.
@@ -315,6 +312,28 @@ impl Packer {
         if seen.example.strong_count() == 0 {
             seen.example = Arc::downgrade(entry);
         }
+    }
+}
+
+impl Press {
+    /// One object packed, if that is worth it.
+    fn pack(&mut self, encoder: &Encoder, bytes: &[u8]) -> Option<&[u8]> {
+        if bytes.len() < MIN_OBJECT_BYTES && !self.eager {
+            return None;
+        }
+        let length = encoder.pack(&mut self.context, bytes, &mut self.out)?;
+        // Unpacking costs, and so does the reference to the dictionary: a little shorter is not enough.
+        (length <= bytes.len() / 4 * 3 || self.eager).then_some(&self.out[..])
+    }
+
+    /// What an object takes on average, packed if that is worth it.
+    fn average(&mut self, encoder: &Encoder, sample: &[Vec<u8>]) -> usize {
+        average(sample.iter().map(|bytes| self.pack(encoder, bytes).map_or(bytes.len(), <[u8]>::len)))
+    }
+
+    /// Gives back what the next one may never need.
+    fn forget(&mut self) {
+        self.context = CCtx::create();
     }
 }
 

@@ -111,6 +111,20 @@ fn few_objects_that_change_often_are_not_worth_a_dictionary() {
 }
 
 #[test]
+fn changes_that_cannot_be_compressed_are_not_worth_a_dictionary() {
+    let mut random = fastrand::Rng::with_seed(10);
+    let mut packer = Packer::new(false);
+    let mut kept = Vec::new();
+    for number in 0..3000 {
+        let noise: String = (0..2000).map(|_| random.alphanumeric()).collect();
+        let object =
+            make(&json!({"metadata": {"name": format!("{number}"), "resourceVersion": "1"}, "data": noise}));
+        kept.push(change(&mut packer, object, number));
+    }
+    assert_eq!(packer.dictionaries(), (0, 0));
+}
+
+#[test]
 fn templates_come_and_go_without_end() {
     let mut random = fastrand::Rng::with_seed(8);
     let mut packer = Packer::new(false);
