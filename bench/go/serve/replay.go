@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"kube-informer.bench/child"
+	"kube-informer.bench/generate"
 )
 
 // Replay takes pods from a real server, as they are, and serves them: a list, and a watch that changes them as fast as they are taken.
@@ -98,10 +99,19 @@ func (s *replay) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 type recording struct {
 	encoder         *encoder
 	list, endOfList []byte
-	added, modified [][]byte
-	// versions[i] is where the version stands in modified[i].
-	versions []int
+	added           [][]byte
+	// Of each pod so many states that follow each other.
+	modified [states][]frame
 	sending  sync.Mutex
+}
+
+// states is how many things happen to a pod before it begins anew.
+const states = 3
+
+type frame struct {
+	bytes []byte
+	// Where the version stands.
+	version int
 }
 
 func record(mediaType string, list *corev1.PodList) (*recording, error) {
@@ -115,16 +125,20 @@ func record(mediaType string, list *corev1.PodList) (*recording, error) {
 	}
 	version := []byte(list.ResourceVersion)
 	for i := range list.Items {
-		added, err := encoder.frame("ADDED", &list.Items[i])
+		pod := &list.Items[i]
+		added, err := encoder.frame("ADDED", pod)
 		if err != nil {
 			return nil, err
 		}
-		modified, err := encoder.frame("MODIFIED", &list.Items[i])
-		if err != nil {
-			return nil, err
+		r.added = append(r.added, added)
+		for state := range r.modified {
+			pod = generate.Changed(pod, i*states+state+i%states)
+			bytesOf, err := encoder.frame("MODIFIED", pod)
+			if err != nil {
+				return nil, err
+			}
+			r.modified[state] = append(r.modified[state], frame{bytesOf, bytes.Index(bytesOf, version)})
 		}
-		r.added, r.modified = append(r.added, added), append(r.modified, modified)
-		r.versions = append(r.versions, bytes.Index(modified, version))
 	}
 	r.endOfList, err = encoder.frame("BOOKMARK", &corev1.Pod{ObjectMeta: endOfList()})
 	return r, err
@@ -136,10 +150,10 @@ func (r *recording) send(out http.ResponseWriter, events int) error {
 	r.sending.Lock()
 	defer r.sending.Unlock()
 	for number := range events {
-		index := number % len(r.modified)
-		frame := r.modified[index]
-		copy(frame[r.versions[index]:], fmt.Sprint(firstVersion+1+number))
-		if _, err := out.Write(frame); err != nil {
+		pods := r.modified[number/len(r.added)%states]
+		frame := pods[number%len(pods)]
+		copy(frame.bytes[frame.version:], fmt.Sprint(firstVersion+1+number))
+		if _, err := out.Write(frame.bytes); err != nil {
 			return err
 		}
 	}
@@ -148,8 +162,8 @@ func (r *recording) send(out http.ResponseWriter, events int) error {
 
 func (r *recording) bytes() int {
 	total := 0
-	for _, frame := range r.modified {
-		total += len(frame)
+	for _, frame := range r.modified[0] {
+		total += len(frame.bytes)
 	}
 	return total
 }

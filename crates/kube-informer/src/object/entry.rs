@@ -241,8 +241,8 @@ impl Entry {
         if dictionary.size() / Arc::strong_count(dictionary) > bytes.len() {
             return false;
         }
-        // Half as much again; but objects that are examples in their dictionary take next to nothing.
-        let limit = base.size() / 2 + 64;
+        // As much again; but objects that are examples in their dictionary take next to nothing.
+        let limit = base.size() + 64;
         let patch = base.unpack(|of, _, old| if of == *wire { patch::make(old, bytes, limit) } else { None });
         let Some(patch) = patch.flatten() else { return false };
         self.body = Body::Patched {

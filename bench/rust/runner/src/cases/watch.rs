@@ -37,7 +37,7 @@ pub(crate) fn run(settings: &Settings) -> anyhow::Result<Report> {
     ));
     let events = settings.either(10_000, 40_000);
     report.note(format!(
-        "events_per_s, events_per_cpu_s: {events} recorded changes of {REPLAYED_PODS} pods, sent as fast as they are taken, without TLS; as protobuf, and to kube_rs and those named json as JSON"
+        "events_per_s, events_per_cpu_s: {events} changes of {REPLAYED_PODS} recorded pods (ready or not, a container started again, an annotation, by turns), sent as fast as they are taken, without TLS; as protobuf, and to kube_rs and those named json as JSON"
     ));
     let notes = Notes::new(settings)?;
     for round in 0..settings.rounds {
