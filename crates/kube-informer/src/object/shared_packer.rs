@@ -63,7 +63,7 @@ impl SharedPacker {
     }
 
     /// Keeps what differs from an earlier state, if that is little, and says whether it is. To unpack that state and to compare
-    /// takes a fifth of the time of packing.
+    /// takes less time than packing.
     fn keep_difference(&self, entry: &mut Arc<Entry>, earlier: Option<&Arc<Entry>>) -> bool {
         let (Some(entry), Some(earlier)) = (Arc::get_mut(entry), earlier) else { return false };
         (self.eager || entry.size() >= MIN_PATCHED_BYTES) && entry.become_patch_of(earlier)
