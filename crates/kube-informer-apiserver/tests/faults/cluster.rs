@@ -87,10 +87,15 @@ impl Cluster {
         self.read_as("application/json", uri).await
     }
 
-    /// The same in a format of one's own choice.
-    pub(crate) async fn read_as(&self, accept: &str, uri: &str) -> (Answer, End) {
+    /// An answer in a format of one's own choice.
+    pub(crate) async fn get_as(&self, accept: &str, uri: &str) -> Answer {
         let request = Request::get(uri).header("accept", accept).body(Body::empty()).unwrap();
-        let mut answer = self.request(request).await.unwrap();
+        self.request(request).await.unwrap()
+    }
+
+    /// The whole of it, to its end or until it falls silent.
+    pub(crate) async fn read_as(&self, accept: &str, uri: &str) -> (Answer, End) {
+        let mut answer = self.get_as(accept, uri).await;
         let end = answer.read().await;
         (answer, end)
     }

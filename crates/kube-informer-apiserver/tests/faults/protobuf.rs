@@ -16,8 +16,7 @@ use crate::cluster::{Answer, Cluster, End, PODS, STREAMING, WATCH};
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 async fn get(cluster: &Cluster, uri: &str) -> Answer {
-    let request = Request::get(uri).header("accept", PROTOBUF).body(Body::empty()).unwrap();
-    cluster.request(request).await.unwrap()
+    cluster.get_as(PROTOBUF, uri).await
 }
 
 async fn read(cluster: &Cluster, uri: &str) -> (Answer, End) {
@@ -341,9 +340,7 @@ async fn metadata_alone_is_spoiled_too() {
     let accept = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
     for (fault, bad) in [("no-metadata", true), ("bad-metadata", true), ("bad-body", false)] {
         let cluster = Cluster::with(&format!("list: {fault}")).await;
-        let request = Request::get(PODS).header("accept", accept).body(Body::empty()).unwrap();
-        let mut answer = cluster.request(request).await.unwrap();
-        answer.read().await;
+        let (answer, _) = cluster.read_as(accept, PODS).await;
         let kind = Kind::find("meta.k8s.io/v1", "PartialObjectMetadata").unwrap();
         for item in items(&answer).0 {
             assert_eq!(Metadata::from_protobuf(kind, &item).is_err(), bad, "{fault}");
