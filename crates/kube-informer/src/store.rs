@@ -5,6 +5,7 @@
 mod apply;
 mod build;
 mod index;
+mod retired;
 mod snapshot;
 mod state;
 #[doc(hidden)]
@@ -23,6 +24,7 @@ use crate::object::Entry;
 pub(crate) use apply::Note;
 pub use index::IndexBy;
 pub(crate) use index::{IndexSet, IndexValues};
+use retired::Retired;
 pub use snapshot::{Objects, Query, Snapshot};
 pub(crate) use state::{Slot, State, StateCell};
 
@@ -41,6 +43,7 @@ pub struct Indexer {
 pub(crate) struct Writer {
     /// While an index is built from a snapshot: the keys that have changed since.
     touched: Option<Vec<ObjectKey>>,
+    retired: Retired,
 }
 
 /// An index that cannot be added or read.
@@ -114,8 +117,8 @@ impl Indexer {
             .await
     }
 
-    fn publish(&self, state: State) {
-        self.cell.store(Arc::new(state));
+    fn publish(&self, writer: &mut Writer, state: State) {
+        writer.retired.add(self.cell.swap(Arc::new(state)));
         self.published.send_replace(());
     }
 

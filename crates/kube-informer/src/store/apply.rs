@@ -114,7 +114,7 @@ impl Indexer {
                 state.set_version(&scope, version);
             }
         }
-        self.publish(state);
+        self.publish(&mut writer, state);
         applied
     }
 

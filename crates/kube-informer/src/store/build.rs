@@ -39,7 +39,7 @@ impl Indexer {
                 state.set_aside.insert(key, Arc::new(aside));
             }
         }
-        self.publish(state);
+        self.publish(&mut writer, state);
         Ok(())
     }
 
@@ -49,12 +49,12 @@ impl Indexer {
     /// If there is none of this name.
     pub fn remove_index(&self, name: &str) -> Result<(), IndexError> {
         let _one_at_a_time = self.building.lock().unwrap_or_else(PoisonError::into_inner);
-        let _writer = self.lock();
+        let mut writer = self.lock();
         let set = self.indexes.load().without(name).ok_or_else(|| IndexError::Unknown(name.to_owned()))?;
         self.indexes.store(Arc::new(set));
         let mut state = State::clone(&self.cell.load());
         state.indexes.retain(|index| *index.name != *name);
-        self.publish(state);
+        self.publish(&mut writer, state);
         Ok(())
     }
 

@@ -18,7 +18,8 @@ const CHUNK: usize = 64;
 
 /// A store as it was at one moment: objects and all indexes at one version. It never changes.
 ///
-/// Taking one costs the same whatever the size. Holding one keeps the objects in it alive, not the informer.
+/// Taking one costs the same whatever the size. Holding one keeps the objects in it alive, not the informer; what only it
+/// held is freed with the next write to the store.
 pub struct Snapshot<K> {
     state: Arc<State>,
     view: PhantomData<fn() -> K>,
