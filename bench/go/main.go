@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"kube-informer.bench/child"
 	"kube-informer.bench/fill"
 	"kube-informer.bench/informer"
 	"kube-informer.bench/serve"
@@ -22,6 +23,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, usage)
 		os.Exit(2)
 	}
+	child.EndWithRunner()
 	if err := run(os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench-go:", err)
 		os.Exit(1)

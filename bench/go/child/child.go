@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
 )
 
 var input = bufio.NewReader(os.Stdin)
@@ -18,6 +19,17 @@ func Say(format string, values ...any) {
 	if _, err := input.ReadString('\n'); err != nil {
 		os.Exit(0)
 	}
+}
+
+// EndWithRunner ends this process soon after the runner's end, whatever it is doing then. A runner that is killed cannot see to that itself.
+func EndWithRunner() {
+	runner := os.Getppid()
+	go func() {
+		for os.Getppid() == runner {
+			time.Sleep(time.Second)
+		}
+		os.Exit(0)
+	}()
 }
 
 // GiveBack returns memory that is not in use to the system.

@@ -7,6 +7,7 @@ mod sync;
 mod watch;
 
 fn main() -> anyhow::Result<()> {
+    child::end_with_runner();
     match std::env::args().nth(1).as_deref() {
         Some("sync") => sync::run(),
         Some("readers") => readers::run(),
