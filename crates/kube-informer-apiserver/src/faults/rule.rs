@@ -20,6 +20,7 @@ use crate::{RequestInfo, Verb};
 /// | --- | --- | --- |
 /// | `.verb(Verb::Watch)` | `watch:` | this verb; called again, one more (`watch\|list:`) |
 /// | `.resource("pods")` | `pods:` | this resource, in any group; `deployments.apps` names the group |
+/// | `.namespace("a")` | `namespace a` | requests for objects of this namespace |
 /// | `.requests(5..=9)` | `requests 5..9` | these requests, counted from 1 over all connections |
 /// | `.connections(2..=2)` | `connections 2..2` | these connections (each client in the process is one), counted from 1 |
 /// | `.from(secs(60))` | `from 60s` | what happens no earlier than that after the server was built |
@@ -44,6 +45,7 @@ pub struct Rule {
     pub(crate) fault: Fault,
     pub(crate) verbs: Vec<Verb>,
     pub(crate) resource: Option<String>,
+    pub(crate) namespace: Option<String>,
     pub(crate) requests: Option<RangeInclusive<u64>>,
     pub(crate) connections: Option<RangeInclusive<u64>>,
     pub(crate) from: Duration,
@@ -63,6 +65,7 @@ impl Rule {
             fault,
             verbs: Vec::new(),
             resource: None,
+            namespace: None,
             requests: None,
             connections: None,
             from: Duration::ZERO,
@@ -85,6 +88,12 @@ impl Rule {
     /// Only this resource: its plural name, in any group, or `deployments.apps`.
     pub fn resource(mut self, resource: impl Into<String>) -> Self {
         self.resource = Some(resource.into());
+        self
+    }
+
+    /// Only requests for objects of this namespace; not those for objects of all.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
         self
     }
 
@@ -165,6 +174,7 @@ impl Rule {
         };
         (self.verbs.is_empty() || info.verb.is_some_and(|verb| self.verbs.contains(&verb)))
             && self.resource.as_ref().is_none_or(named)
+            && (self.namespace.is_none() || self.namespace == info.namespace)
             && self.requests.as_ref().is_none_or(|numbers| numbers.contains(&request))
             && self.connections.as_ref().is_none_or(|numbers| numbers.contains(&connection))
     }
@@ -215,6 +225,9 @@ impl fmt::Display for Rule {
         }
         if let Some(event) = &self.event {
             said.push(format!("event {event}"));
+        }
+        if let Some(namespace) = &self.namespace {
+            said.push(format!("namespace {namespace}"));
         }
         for (word, numbers) in [("requests", &self.requests), ("connections", &self.connections)] {
             if let Some(numbers) = numbers {
@@ -295,6 +308,10 @@ impl Rule {
                     event => self.event = Some(event),
                 }
             }
+            "namespace" => match words.next() {
+                Some(name) => self.namespace = Some(name.to_owned()),
+                None => return Err(ScriptError::new("a name must follow \"namespace\"")),
+            },
             "requests" => self.requests = Some(read_range(word, words)?),
             "connections" => self.connections = Some(read_range(word, words)?),
             "every" => self.every = words.number::<u64>(word)?.max(1),
@@ -362,10 +379,11 @@ mod tests {
                 .times(7),
         );
         reads(
-            "pods: bad-body event MODIFIED, after 3 events, probability 0.125",
+            "pods: bad-body event MODIFIED, namespace kube-system, after 3 events, probability 0.125",
             &Rule::on(Fault::BadBody)
                 .resource("pods")
                 .event(EventType::Modified)
+                .namespace("kube-system")
                 .after_events(3)
                 .probability(0.125),
         );
@@ -394,6 +412,7 @@ mod tests {
             "any: cut-frame sometimes",
             "any: cut-frame event CHANGED",
             "any: cut-frame requests x",
+            "any: cut-frame namespace",
             "any: refuse after 3 events",
         ] {
             assert!(text.parse::<Rule>().is_err(), "{text}");
@@ -408,6 +427,18 @@ mod tests {
             [("deployments", true), ("deployments.apps", true), ("deployments.x", false), ("pods", false)]
         {
             assert_eq!(Rule::on(Fault::Refuse).resource(name).selects(1, 1, &info), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_that_of_the_path() {
+        for (path, expected) in [
+            ("/api/v1/namespaces/a/pods", true),
+            ("/api/v1/namespaces/b/pods", false),
+            ("/api/v1/pods", false),
+        ] {
+            let info = RequestInfo::parse(&http::Method::GET, &path.parse().unwrap());
+            assert_eq!(Rule::on(Fault::Refuse).namespace("a").selects(1, 1, &info), expected, "{path}");
         }
     }
 
@@ -426,6 +457,7 @@ mod tests {
         rule.times = number(9);
         rule.probability = number(1000).map_or(1.0, |share| share as f64 / 1000.0);
         rule.resource = number(2).map(|_| "nodes".to_owned());
+        rule.namespace = number(2).map(|_| "default".to_owned());
         rule.event = number(2).map(|_| EventType::Bookmark);
         rule.verbs = number(2).map_or(Vec::new(), |_| vec![Verb::Get, Verb::Patch]);
         rule
