@@ -61,7 +61,7 @@ use state::{Next, Sleep, State};
 /// *Ordering*: by priority, and first in, first out within one. Every few hand-outs the key that has waited longest
 /// goes first whatever its priority ([`WorkQueueConfig::oldest_every`]), so nothing waits for ever.
 ///
-/// *Memory*: bounded by the number of different keys; given back after a burst. There is no task and no thread behind
+/// *Memory*: bounded by the number of different keys; given back after a burst, once the queue is empty. There is no task and no thread behind
 /// it, and a timer only while a worker waits for a delayed key.
 ///
 /// *Dropping* the last handle drops all keys; items in work keep what they need.
@@ -200,14 +200,14 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     ///
     /// A paused queue hands out nothing, so what is ready is dropped as well.
     pub fn shut_down(&self) {
-        self.shared.with(|state| state.shut_down());
+        self.shared.with(|state| state.shut_down(Instant::now()));
     }
 
     /// As [`shut_down`](Self::shut_down), and drops what is ready: `get` returns `None` from now on. Keys in work are
     /// not affected.
     pub fn shut_down_now(&self) {
         self.shared.with(|state| {
-            state.shut_down();
+            state.shut_down(Instant::now());
             state.discard_ready();
         });
     }
@@ -218,7 +218,7 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     /// *Cancel safety*: the queue stays shut down; only the waiting ends.
     pub async fn drain(&self) -> Drained {
         let before = self.shared.with(|state| {
-            state.close();
+            state.close(Instant::now());
             state.shutdowns()
         });
         loop {

@@ -242,8 +242,9 @@ impl<T: Eq + Hash + Clone> State<T> {
         self.wake.all_sleepers |= !paused;
     }
 
-    /// Accepts nothing more and lets everything fall that waits for a deadline.
-    pub(super) fn close(&mut self) {
+    /// Accepts nothing more and lets everything fall that waits for a deadline yet to come.
+    pub(super) fn close(&mut self, at: Instant) {
+        self.promote(at);
         self.closed = true;
         for slot in self.delays.clear() {
             self.counters.discarded += 1;
@@ -259,10 +260,10 @@ impl<T: Eq + Hash + Clone> State<T> {
     }
 
     /// Closes, and makes every drain give up.
-    pub(super) fn shut_down(&mut self) {
+    pub(super) fn shut_down(&mut self, at: Instant) {
         self.shutdowns += 1;
         self.wake.idle = true;
-        self.close();
+        self.close(at);
     }
 
     /// Lets everything fall that is not in work.

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct QueueStats {
     /// Keys ready to be handed out.
     pub depth: usize,
-    /// Keys that wait for a deadline and are not in work.
+    /// Keys that wait for a deadline, those among them that are in work as well.
     pub delayed: usize,
     /// Keys in work.
     pub in_work: usize,

@@ -8,12 +8,23 @@ use super::*;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Add { key: u8, priority: i8, after: u64 },
+    Add {
+        key: u8,
+        priority: i8,
+        after: u64,
+    },
     Take,
-    Finish { which: usize, how: How },
+    Finish {
+        which: usize,
+        how: How,
+    },
     Advance(u64),
     Pause(bool),
-    ShutDown { now: bool },
+    ShutDown {
+        now: bool,
+    },
+    /// Not after every step: looking makes due what is due.
+    Look,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -173,6 +184,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         15 => (1..10_u64).prop_map(Step::Advance),
         2 => any::<bool>().prop_map(Step::Pause),
         1 => any::<bool>().prop_map(|now| Step::ShutDown { now }),
+        10 => Just(Step::Look),
     ];
     prop::collection::vec(step, 0..150)
 }
@@ -184,7 +196,7 @@ async fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
         ..Default::default()
     });
     let (mut model, mut items) = (Model::default(), Vec::new());
-    for step in steps {
+    for step in steps.into_iter().chain([Step::Look]) {
         match step {
             Step::Add { key, priority, after } => {
                 queue.add_with(key, Add { priority, after: ms(after), cause: None });
@@ -230,11 +242,13 @@ async fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 }
                 model.shut_down(now);
             }
+            Step::Look => {
+                let stats = queue.stats();
+                prop_assert_eq!(stats.depth, model.line.len());
+                prop_assert_eq!(stats.in_work, model.in_work.len());
+                prop_assert_eq!(stats.delayed, model.delayed.len());
+            }
         }
-        let stats = queue.stats();
-        prop_assert_eq!(stats.depth, model.line.len());
-        prop_assert_eq!(stats.in_work, model.in_work.len());
-        prop_assert_eq!(stats.delayed, model.delayed.len());
         for key in 0..6 {
             prop_assert_eq!(
                 queue.failures(&key),
