@@ -29,6 +29,8 @@ pub enum Event<K> {
 /// An object that is gone.
 #[derive(Debug, Clone)]
 pub struct Deleted<K> {
+    /// What the handler last heard of.
+    pub old: Object<K>,
     /// Its final state; or, if that was missed, the last state that was seen.
     pub object: Object<K>,
     /// Whether the delete was missed, so that `object` may be older than the object's end.

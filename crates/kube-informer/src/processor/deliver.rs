@@ -86,14 +86,15 @@ fn events<K>(listener: &Listener, owed: Owed, filter: Option<&Filter<K>>) -> [Op
     let told = told.map(Object::new).filter(passes);
     let now = now.map(Object::new).filter(passes);
     match (told, died, now) {
-        (Some(_), Some((last, final_state_unknown)), now) => [
-            Some(Event::Deleted(Deleted { object: Object::new(last), final_state_unknown })),
+        (Some(old), Some((last, final_state_unknown)), now) => [
+            Some(Event::Deleted(Deleted { old, object: Object::new(last), final_state_unknown })),
             now.map(|object| Event::Added { object, initial: false }),
         ],
         (Some(old), None, Some(new)) => [Some(Event::Updated { old, new }), None],
         (Some(_), None, None) if planted(Bug::FilterLeavesNoDelete) => [None, None],
-        (Some(object), None, None) => {
-            [Some(Event::Deleted(Deleted { object, final_state_unknown: false })), None]
+        (Some(old), None, None) => {
+            let object = old.clone();
+            [Some(Event::Deleted(Deleted { old, object, final_state_unknown: false })), None]
         }
         (None, _, Some(object)) => [Some(Event::Added { object, initial }), None],
         (None, _, None) => [None, None],
