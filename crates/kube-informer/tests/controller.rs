@@ -410,3 +410,63 @@ async fn a_finalizer_guarantees_that_cleanup_follows_apply() {
     assert!(api.get_opt("a").await.unwrap().is_none());
     run.abort();
 }
+
+#[tokio::test(start_paused = true)]
+async fn apply_follows_the_finalizer_where_a_filter_drops_its_change() {
+    let server = server();
+    let api = api(&server);
+    create(&api, "a", "1").await;
+    let (diary, factory) = (Diary::default(), start(&server));
+    let (notes, client_api) = (diary.clone(), api.clone());
+    // ConfigMaps have no generation, so no update passes.
+    let controller = Controller::new(factory.informer::<ConfigMap>()).filter(Predicate::generation());
+    let run = tokio::spawn(controller.run(move |request, context| {
+        let (notes, api) = (notes.clone(), client_api.clone());
+        async move {
+            let Some(object) = context.get(&request) else { return Ok(Action::done()) };
+            finalizer(&api, "example.com/tidy", object, |event| async move {
+                notes.note(if matches!(event, FinalizerEvent::Apply(_)) { "apply" } else { "cleanup" });
+                Ok(Action::done())
+            })
+            .await
+        }
+    }));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(diary.take(), "apply\n");
+    run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_during_a_cleanup_do_not_bring_another() {
+    let server = server();
+    let api = api(&server);
+    let mut object = config_map("a", &[], &[]);
+    object.metadata.finalizers = Some(vec!["example.com/tidy".to_owned(), "example.com/other".to_owned()]);
+    api.create(&PostParams::default(), &object).await.unwrap();
+    let (diary, factory) = (Diary::default(), start(&server));
+    let (notes, client_api) = (diary.clone(), api.clone());
+    let run = tokio::spawn(Controller::new(factory.informer::<ConfigMap>()).run(move |request, context| {
+        let (notes, api) = (notes.clone(), client_api.clone());
+        async move {
+            let Some(object) = context.get(&request) else { return Ok(Action::done()) };
+            finalizer(&api, "example.com/tidy", object, |event| {
+                let api = api.clone();
+                async move {
+                    if let FinalizerEvent::Cleanup(_) = event {
+                        notes.note("cleanup");
+                        change(&api, "a", "2").await;
+                    }
+                    Ok(Action::done())
+                }
+            })
+            .await
+        }
+    }));
+    settle().await;
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(diary.take(), "cleanup\n");
+    let held = api.get("a").await.unwrap().metadata.finalizers;
+    assert_eq!(held, Some(vec!["example.com/other".to_owned()]), "only its own is taken off");
+    run.abort();
+}

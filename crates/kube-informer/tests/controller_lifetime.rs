@@ -10,7 +10,7 @@ use common::{api, create, server, settle};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube_informer::controller::{Action, Context, Failure, Request};
 use kube_informer::workqueue::{Cause, RateLimit};
-use kube_informer::{Controller, ObjectKey, SharedInformerFactory};
+use kube_informer::{Controller, InformerOptions, ObjectKey, SharedInformerFactory};
 use kube_informer_apiserver::faults::{Fault, Faults, Rule};
 use kube_informer_apiserver::{ApiServer, Verb};
 use tokio::sync::Notify;
@@ -167,6 +167,56 @@ async fn sources_that_are_refused_are_waited_for_together() {
     let run = tokio::spawn(controller.run(count.reconcile()));
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(count.now(), 1);
+    run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_namespace_does_not_make_another_one_unneeded() {
+    let requests = |fault| Rule::on(fault).verb(Verb::List).verb(Verb::Watch).resource("configmaps");
+    let faults = Faults::seeded(1)
+        .rule(requests(Fault::Forbidden).namespace("kube-system"))
+        .rule(requests(Fault::Unavailable).namespace("default").until(Duration::from_secs(60)));
+    let server = ApiServer::builder().seed(1).faults(faults).build();
+    let (factory, count) = (SharedInformerFactory::new(server.client()), Count::default());
+    create(&api(&server), "a", "1").await;
+    let options = InformerOptions::default().namespace("kube-system").namespace("default");
+    let maps = factory.informer_with::<ConfigMap>(options).unwrap();
+    let controller = Controller::new(maps);
+    let handle = controller.handle();
+    handle.enqueue(key("early"), Cause::new("test", "asked"));
+    let run = tokio::spawn(controller.run(count.reconcile()));
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert_eq!(count.now(), 0, "half of what is there is no ground to act on");
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert_eq!(count.now(), 2, "the refused one is not waited for");
+    run.abort();
+}
+
+/// Panics where it is shown.
+#[derive(Debug)]
+struct Unspeakable;
+
+impl std::fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("on purpose");
+    }
+}
+
+impl std::error::Error for Unspeakable {}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_panics_where_it_is_shown_costs_no_worker() {
+    let server = server();
+    create(&api(&server), "a", "1").await;
+    let factory = SharedInformerFactory::new(server.client());
+    let controller = Controller::new(factory.informer::<ConfigMap>())
+        .retry(RateLimit::exponential(Duration::from_secs(1), Duration::from_secs(1)));
+    let handle = controller.handle();
+    let run = tokio::spawn(
+        controller.run(|_, _| std::future::ready(Err::<Action, Failure>(Failure::from(Unspeakable)))),
+    );
+    tokio::time::sleep(Duration::from_millis(9_500)).await;
+    assert_eq!(handle.stats().panicked, 10, "the one worker goes on");
     run.abort();
 }
 

@@ -2,8 +2,10 @@
 
 use std::fmt::Debug;
 use std::future::Future;
+use std::time::Duration;
 
 use kube_client::Api;
+use kube_client::Error::Api as Refused;
 use kube_client::api::{Patch, PatchParams};
 use kube_core::Resource;
 use serde::de::DeserializeOwned;
@@ -11,6 +13,12 @@ use serde_json::json;
 
 use super::action::{Action, Failure};
 use crate::object::{Object, View};
+
+/// When an object that got the finalizer is looked at again, if its change is not heard of before: a filter may keep it back.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// How often the finalizer is taken off again after others have changed the object meanwhile.
+const CONFLICTS: usize = 4;
 
 /// What a reconcile with a finalizer is asked to do.
 #[derive(Debug, Clone)]
@@ -25,16 +33,16 @@ pub enum FinalizerEvent<K> {
 ///
 /// | the object | holds the finalizer | what happens |
 /// | --- | --- | --- |
-/// | is wanted | no | it gets the finalizer; the change brings the next reconcile |
+/// | is wanted | no | it gets the finalizer; the change brings the next reconcile, or a short while where a filter drops it |
 /// | is wanted | yes | `Apply` |
 /// | is to go | yes | `Cleanup`; when that has succeeded, the finalizer is taken off |
 /// | is to go | no | nothing |
 ///
-/// So `Cleanup` runs, and succeeds, for every object that `Apply` has ever run for.
+/// So `Cleanup` runs, and succeeds, for every object that `Apply` has ever run for. It may run more than once.
 ///
 /// # Errors
-/// What `reconcile` fails with; what the server says to a patch, a conflict if the object has changed meanwhile: then it is
-/// tried again.
+/// What `reconcile` fails with; what the server says to a patch, a conflict if the object has changed since it was read: then
+/// it is tried again. Changes during `Cleanup` are no conflict.
 pub async fn finalizer<K, F, Fut>(
     api: &Api<K>,
     name: &str,
@@ -51,35 +59,62 @@ where
     match (object.deletion_timestamp().is_some(), holds) {
         (false, false) => {
             let with: Vec<String> = finalizers.into_iter().chain([name.to_owned()]).collect();
-            set_finalizers(api, &object, &with).await?;
-            Ok(Action::done())
+            let version = object.version().to_string();
+            set_finalizers(api, &object, &version, &with).await?;
+            Ok(Action::requeue_after(LOOK_AGAIN))
         }
         (false, true) => reconcile(FinalizerEvent::Apply(object)).await,
         (true, true) => {
             let action = reconcile(FinalizerEvent::Cleanup(object.clone())).await?;
-            let without: Vec<String> = finalizers.into_iter().filter(|held| held != name).collect();
-            set_finalizers(api, &object, &without).await?;
+            take_off(api, &object, finalizers, name).await?;
             Ok(action)
         }
         (true, false) => Ok(Action::done()),
     }
 }
 
-/// With the version that was read: if anybody has changed the object since, the server refuses.
+/// Takes a finalizer off. Who changes the object all the time, its status say, must not make it stay for ever.
+async fn take_off<K>(
+    api: &Api<K>,
+    object: &Object<K>,
+    mut finalizers: Vec<String>,
+    name: &str,
+) -> Result<(), kube_client::Error>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let mut version = object.version().to_string();
+    for left in (0..=CONFLICTS).rev() {
+        finalizers.retain(|held| held != name);
+        match set_finalizers(api, object, &version, &finalizers).await {
+            Err(Refused(status)) if status.code == 409 && left > 0 => {}
+            done => return done,
+        }
+        let Some(now) = api.get_metadata_opt(object.name()).await? else { return Ok(()) };
+        if now.metadata.uid.as_deref().is_some_and(|uid| *object.uid() != *uid) {
+            return Ok(());
+        }
+        version = now.metadata.resource_version.unwrap_or_default();
+        finalizers = now.metadata.finalizers.unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// For the version that was read: if anybody has changed the object since, the server refuses.
 async fn set_finalizers<K>(
     api: &Api<K>,
     object: &Object<K>,
+    version: &str,
     finalizers: &[String],
 ) -> Result<(), kube_client::Error>
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    let version = object.version().to_string();
     let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
     match api.patch(object.name(), &PatchParams::default(), &Patch::Merge(&patch)).await {
         Ok(_) => Ok(()),
         // It is gone already, and nothing holds it.
-        Err(kube_client::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(Refused(status)) if status.code == 404 => Ok(()),
         Err(error) => Err(error),
     }
 }

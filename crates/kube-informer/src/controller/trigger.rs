@@ -91,18 +91,29 @@ impl Running {
                 tracing::warn!(kind = %informer.kind(), "a source was shut down before it was complete; the controller rests");
                 return std::future::pending().await;
             }
-            let refused = informer.status().into_iter().find_map(|status| {
-                let never_listed = status.version.is_none();
-                status
-                    .last_error
-                    .filter(|_| never_listed && matches!(status.last_error_code, Some(403 | 404)))
-            });
-            if let Some(error) = refused {
+            if let Some(error) = refusal(informer)
+                && registration.depth() == 0
+            {
                 tracing::warn!(kind = %informer.kind(), error, "a source is not there; it joins when it comes");
                 return;
             }
         }
     }
+}
+
+/// What the server said, if all that is missing is what it refuses: a source may have several namespaces, and one that is only
+/// slow is waited for.
+fn refusal(informer: &SharedInformer<()>) -> Option<String> {
+    let snapshot = informer.snapshot();
+    let mut error = None;
+    for status in informer.status().into_iter().filter(|status| snapshot.version_of(&status.scope).is_none())
+    {
+        if status.version.is_some() || !matches!(status.last_error_code, Some(403 | 404)) {
+            return None;
+        }
+        error = status.last_error;
+    }
+    error
 }
 
 /// The keys of the objects of a kind that manage others.
@@ -171,6 +182,32 @@ where
 
     async fn on_delete(&mut self, deleted: Deleted<T>) {
         let entry: &Entry = &deleted.object;
-        self.enqueue("deleted", Change { old: Some(entry), new: None }, &[&deleted.object], 0);
+        let change = Change { old: Some(entry), new: None };
+        self.enqueue("deleted", change, &[&deleted.old, &deleted.object], 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(version: u32, app: &str) -> Object<()> {
+        let kind = Arc::new(Kind::new("v1", "Secret", "secrets", true));
+        let json = format!(
+            r#"{{"metadata":{{"name":"s","namespace":"x","uid":"u","resourceVersion":"{version}","labels":{{"app":"{app}"}}}}}}"#
+        );
+        Object::new(Arc::new(Entry::from_json(&kind, json.as_bytes()).unwrap()))
+    }
+
+    #[tokio::test]
+    async fn who_was_told_of_an_object_hears_of_its_end_whomever_it_belongs_to_by_then() {
+        let queue = WorkQueue::new();
+        let keys = |object: &Object<()>| vec![ObjectKey::cluster(object.label("app").unwrap())];
+        let mut enqueue = Enqueue { queue: queue.clone(), source: "Secret".into(), predicate: None, keys };
+        // It changed hands and went before the handler heard of either.
+        let (old, object) = (secret(1, "a"), secret(2, "b"));
+        enqueue.on_delete(Deleted { old, object, final_state_unknown: false }).await;
+        let keys = [queue.get().await, queue.get().await].map(|item| item.unwrap().key().to_string());
+        assert_eq!(keys, ["a", "b"]);
     }
 }

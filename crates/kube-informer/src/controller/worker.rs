@@ -33,11 +33,21 @@ impl Counts {
     }
 }
 
-/// What one reconcile came to.
+/// What one reconcile came to. Nothing in it is the user's.
 enum Outcome {
-    Ended(Result<Action, Failure>),
+    Succeeded(Action),
+    Failed { text: String, terminal: bool },
     Panicked(String),
     TimedOut(Duration),
+}
+
+impl Outcome {
+    fn of(result: Result<Action, Failure>) -> Self {
+        match result {
+            Ok(action) => Self::Succeeded(action),
+            Err(failure) => Self::Failed { text: failure.to_string(), terminal: failure.is_terminal() },
+        }
+    }
 }
 
 /// Works until the queue is shut down.
@@ -61,9 +71,9 @@ pub(super) async fn work<K, F, Fut>(
         let run = async {
             let run = reconcile(request, context.clone());
             match limit {
-                None => Outcome::Ended(run.await),
+                None => Outcome::of(run.await),
                 Some(limit) => {
-                    tokio::time::timeout(limit, run).await.map_or(Outcome::TimedOut(limit), Outcome::Ended)
+                    tokio::time::timeout(limit, run).await.map_or(Outcome::TimedOut(limit), Outcome::of)
                 }
             }
         };
@@ -78,23 +88,23 @@ pub(super) async fn work<K, F, Fut>(
 fn conclude(item: Item<ObjectKey>, outcome: Outcome, counts: &Counts) {
     let key = item.key().clone();
     match outcome {
-        Outcome::Ended(Ok(Action(Next::AwaitChange))) => {
+        Outcome::Succeeded(Action(Next::AwaitChange)) => {
             counts.succeeded.fetch_add(1, Ordering::Relaxed);
             item.done();
         }
-        Outcome::Ended(Ok(Action(Next::RequeueAfter(delay)))) => {
+        Outcome::Succeeded(Action(Next::RequeueAfter(delay))) => {
             counts.succeeded.fetch_add(1, Ordering::Relaxed);
             item.requeue_after(delay);
         }
-        Outcome::Ended(Err(failure)) if failure.is_terminal() => {
+        Outcome::Failed { text: failure, terminal: true } => {
             counts.terminal.fetch_add(1, Ordering::Relaxed);
-            error!(%key, %failure, "failed for good; it rests until something changes");
+            error!(%key, failure, "failed for good; it rests until something changes");
             item.done();
         }
-        Outcome::Ended(Err(failure)) => {
+        Outcome::Failed { text: failure, terminal: false } => {
             counts.failed.fetch_add(1, Ordering::Relaxed);
             let wait = item.retry();
-            warn!(%key, %failure, ?wait, "a reconcile failed; tried again");
+            warn!(%key, failure, ?wait, "a reconcile failed; tried again");
         }
         Outcome::Panicked(panic) => {
             counts.panicked.fetch_add(1, Ordering::Relaxed);
