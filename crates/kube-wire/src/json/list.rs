@@ -42,6 +42,8 @@ pub struct ListSplitter {
     state: State,
     value: ValueEnd,
     head: Vec<(String, Bytes)>,
+    /// Whether there were items, if only none of them. A table or a status has no such field.
+    is_list: bool,
     limit: usize,
 }
 
@@ -75,6 +77,7 @@ impl ListSplitter {
             state: State::Start,
             value: ValueEnd::default(),
             head: Vec::new(),
+            is_list: false,
             limit,
         }
     }
@@ -118,11 +121,13 @@ impl ListSplitter {
                 }
                 State::Value(key) if key == "items" && byte == b'[' => {
                     self.buffer.advance(1);
+                    self.is_list = true;
                     self.state = State::Items;
                 }
                 State::Value(key) => {
                     let key = key.clone();
                     let Some(value) = self.take_value()? else { return Ok(None) };
+                    self.is_list |= key == "items" && *value == *b"null";
                     self.head.push((key, value));
                     self.state = State::Key;
                 }
@@ -140,6 +145,9 @@ impl ListSplitter {
     }
 
     /// Ends the list and gives what it said of itself, wherever in the text that stood.
+    ///
+    /// # Errors
+    /// If the text is not at its end, or is no list: something else is not to be taken for a list of nothing.
     pub fn finish(self) -> Result<ListMeta, WireError> {
         #[derive(Deserialize, Default)]
         #[serde(rename_all = "camelCase", default)]
@@ -150,6 +158,9 @@ impl ListSplitter {
         }
         if self.state != State::End {
             return Err(WireError::Truncated { inside: "a list" });
+        }
+        if !self.is_list {
+            return Err(WireError::Json { at: 0, expected: "a list, which has items" });
         }
         let mut meta = ListMeta::default();
         for (key, value) in self.head {
@@ -318,7 +329,21 @@ mod tests {
 
     #[test]
     fn what_is_no_list_is_an_error_and_never_a_panic() {
-        for text in ["[", "{]", "{\"a\" 1}", "x", "{}{}", "{\"items\":[}", "{\"items\"", "{\"metadata\":7}"] {
+        let table = r#"{"kind":"Table","metadata":{"resourceVersion":"9"},"rows":[]}"#;
+        let object = r#"{"kind":"Pod","metadata":{"resourceVersion":"9"},"items":{}}"#;
+        for text in [
+            table,
+            object,
+            "{}",
+            "[",
+            "{]",
+            "{\"a\" 1}",
+            "x",
+            "{}{}",
+            "{\"items\":[}",
+            "{\"items\"",
+            "{\"metadata\":7}",
+        ] {
             assert!(split(&[text.as_bytes()]).is_err(), "{text}");
         }
     }
