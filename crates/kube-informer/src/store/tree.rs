@@ -14,7 +14,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-pub(crate) use iter::{IntoRange, Iter, Range};
+pub(crate) use iter::{Iter, Range};
 use node::{Inserted, Node};
 
 /// An ordered map with snapshots in O(1).
@@ -41,13 +41,6 @@ impl<K, V> Tree<K, V> {
         self.len == 0
     }
 
-    /// Whether both are the same snapshot: `true` promises equal contents, `false` promises nothing.
-    ///
-    /// A clone stays the same snapshot until one of the two is written to. Removing what is not there is no write.
-    pub fn ptr_eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.root, &other.root) || (self.is_empty() && other.is_empty())
-    }
-
     /// The entry with the smallest key.
     pub fn first_key_value(&self) -> Option<(&K, &V)> {
         let mut node = &*self.root;
@@ -55,17 +48,6 @@ impl<K, V> Tree<K, V> {
             match node {
                 Node::Inner(children) => node = &children.first()?.1,
                 Node::Leaf(entries) => return entries.first().map(|(key, value)| (key, value)),
-            }
-        }
-    }
-
-    /// The entry with the largest key.
-    pub fn last_key_value(&self) -> Option<(&K, &V)> {
-        let mut node = &*self.root;
-        loop {
-            match node {
-                Node::Inner(children) => node = &children.last()?.1,
-                Node::Leaf(entries) => return entries.last().map(|(key, value)| (key, value)),
             }
         }
     }
@@ -130,15 +112,6 @@ impl<K: Ord, V> Tree<K, V> {
         Q: Ord + ?Sized,
     {
         Range::new(&self.root, from, to)
-    }
-
-    /// Clones of the entries from a bound onwards in key order, by an iterator that owns its snapshot.
-    pub fn into_range<Q>(self, from: Bound<&Q>) -> IntoRange<K, V>
-    where
-        K: Borrow<Q>,
-        Q: Ord + ?Sized,
-    {
-        IntoRange::new(self.root, from)
     }
 }
 

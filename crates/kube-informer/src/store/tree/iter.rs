@@ -1,10 +1,9 @@
-//! Walks over a [`Tree`](super::Tree) in key order: borrowed, or owning the snapshot it walks over.
+//! Walks over a [`Tree`](super::Tree) in key order.
 
 use std::borrow::Borrow;
 use std::iter::FusedIterator;
 use std::ops::Bound;
 use std::slice;
-use std::sync::Arc;
 
 use super::node::{Child, Node, child_of};
 
@@ -22,14 +21,6 @@ pub struct Range<'a, K, V> {
     above: Vec<slice::Iter<'a, Child<K, V>>>,
     /// The leaf in which the walk ends and how many of its entries still belong to it; `None` to go on to the end.
     stop: Option<(&'a Node<K, V>, usize)>,
-}
-
-/// Clones of the entries of a tree from a bound onwards, in key order.
-///
-/// Keeps the snapshot alive until the end is reached or the iterator is dropped.
-pub struct IntoRange<K, V> {
-    /// The nodes from the root to the leaf, each with the position of the next child or entry.
-    path: Vec<(Arc<Node<K, V>>, usize)>,
 }
 
 impl<'a, K, V> Iter<'a, K, V> {
@@ -107,34 +98,6 @@ impl<'a, K, V> Range<'a, K, V> {
     }
 }
 
-impl<K, V> IntoRange<K, V> {
-    pub(super) fn new<Q>(root: Arc<Node<K, V>>, from: Bound<&Q>) -> Self
-    where
-        K: Borrow<Q>,
-        Q: Ord + ?Sized,
-    {
-        let mut path = Vec::new();
-        let mut node = root;
-        loop {
-            let below = match &*node {
-                Node::Inner(children) => {
-                    let at = start_child(children, from);
-                    Some((Arc::clone(&children[at].1), at + 1))
-                }
-                Node::Leaf(_) => None,
-            };
-            let Some((child, next)) = below else { break };
-            path.push((node, next));
-            node = child;
-        }
-        if let Node::Leaf(entries) = &*node {
-            let at = start_entry(entries, from);
-            path.push((node, at));
-        }
-        Self { path }
-    }
-}
-
 impl<'a, K, V> Iterator for Iter<'a, K, V> {
     type Item = (&'a K, &'a V);
 
@@ -167,37 +130,6 @@ impl<'a, K, V> Iterator for Range<'a, K, V> {
 }
 
 impl<K, V> FusedIterator for Range<'_, K, V> {}
-
-impl<K: Clone, V: Clone> Iterator for IntoRange<K, V> {
-    type Item = (K, V);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (node, at) = self.path.last_mut()?;
-            let child = match &**node {
-                Node::Leaf(entries) => {
-                    if let Some(entry) = entries.get(*at) {
-                        *at += 1;
-                        return Some(entry.clone());
-                    }
-                    None
-                }
-                Node::Inner(children) => children.get(*at).map(|(_, child)| Arc::clone(child)),
-            };
-            match child {
-                Some(child) => {
-                    *at += 1;
-                    self.path.push((child, 0));
-                }
-                None => {
-                    self.path.pop();
-                }
-            }
-        }
-    }
-}
-
-impl<K: Clone, V: Clone> FusedIterator for IntoRange<K, V> {}
 
 fn key_of<Q: ?Sized>(bound: Bound<&Q>) -> Option<&Q> {
     match bound {
