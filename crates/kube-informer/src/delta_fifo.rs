@@ -198,7 +198,7 @@ impl DeltaFifo {
     }
 
     /// Adds objects of the store again, as [`DeltaType::Sync`]. Keys with changes in the queue are passed over: what waits
-    /// for them is newer.
+    /// for them is newer. What waits only to come round again comes round to more handlers.
     ///
     /// # Cancel safety
     /// Dropped while it waits for room, it has added nothing.
@@ -209,9 +209,11 @@ impl DeltaFifo {
             return;
         }
         for delta in objects {
-            if !inner.segments.iter().any(|segment| segment.has(delta.object.key())) {
+            let key = delta.object.key().clone();
+            if let Some(waiting) = inner.segments.iter_mut().find(|segment| segment.has(&key)) {
+                waiting.join_round(&key, delta.round.as_deref());
+            } else {
                 inner.bytes += delta.size();
-                let key = delta.object.key().clone();
                 inner.last_deltas().push(key, Element::Delta(delta));
             }
         }

@@ -67,6 +67,20 @@ impl Segment {
         }
     }
 
+    /// Lets a resync of a key that waits be for these handlers, too.
+    pub(super) fn join_round(&mut self, key: &ObjectKey, more: Option<&[u64]>) {
+        let Self::Deltas(deltas) = self else { return };
+        if let Some([Element::Delta(waiting)]) = deltas.items.get_mut(key).map(Vec::as_mut_slice)
+            && waiting.kind == DeltaType::Sync
+            && let (Some(round), Some(more)) = (&waiting.round, more)
+        {
+            let mut all: Vec<u64> = round.iter().chain(more).copied().collect();
+            all.sort_unstable();
+            all.dedup();
+            waiting.round = Some(all.into());
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Deltas(deltas) => deltas.queue.len(),
