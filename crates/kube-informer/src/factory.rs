@@ -263,6 +263,7 @@ impl SharedInformerFactory {
         let mut defaults = self.defaults();
         if !kind.is_namespaced() {
             defaults.namespaces.clear();
+            defaults.changing_namespaces = false;
         }
         defaults.metadata_only |= options.metadata_only;
         CacheKey::new(kind, &defaults, shape) == *key

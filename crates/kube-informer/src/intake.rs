@@ -48,6 +48,11 @@ enum Transformed {
 }
 
 impl Transform {
+    /// Whether the cache keeps what it makes, instead of bytes.
+    pub(crate) fn makes_values(&self) -> bool {
+        self.target.is_some()
+    }
+
     /// Changes the object as a JSON value; the cache keeps what comes out as JSON text.
     ///
     /// What is read without decoding (key, uid, version, labels, owners) is what the server sent, whatever the function

@@ -38,6 +38,7 @@ pub use registration::{EventStream, Registration};
 /// # Dropping
 /// When the last handle is gone (informers, [`Lister`]s, [`Registration`]s), the watch stops and the copy is freed. A
 /// [`Snapshot`] or an [`Object`] does not keep it.
+#[must_use = "when the last handle is dropped, the watch stops and the copy is freed"]
 pub struct SharedInformer<K> {
     keeper: Arc<Keeper>,
     view: PhantomData<fn() -> K>,
@@ -63,7 +64,13 @@ pub struct Unfinished {
 
 impl<K: View> SharedInformer<K> {
     /// An informer over a source of your own, outside of any factory. It runs once [`start`](Self::start)ed.
-    pub fn over(kind: Kind, source: impl ListWatch, options: InformerOptions) -> Self {
+    ///
+    /// What is asked of a server is the source's own affair, and these options mean nothing here: namespaces, labels, fields,
+    /// `metadata_only`, `json`, `gzip`.
+    pub fn over(kind: Kind, source: impl ListWatch, mut options: InformerOptions) -> Self {
+        // The source does not know of scopes: each would list all of it.
+        options.namespaces.clear();
+        options.changing_namespaces = false;
         let source: Arc<dyn ListWatch> = Arc::new(source);
         let source: SourceOf = Arc::new(move |_: &Scope| Arc::clone(&source));
         let core = Core::new(Arc::new(kind), source, options, Shape::of::<K>());
@@ -146,8 +153,8 @@ impl<K> SharedInformer<K> {
         self.keeper.is_running()
     }
 
-    /// Whether the store has had the first list of every scope. Of handlers this says nothing: see
-    /// [`Registration::has_synced`].
+    /// Whether the store has had the first list of every scope it began with. Of handlers this says nothing: see
+    /// [`Registration::has_synced`]. Of namespaces that were set later neither: see [`Snapshot::version_of`].
     pub fn has_synced(&self) -> bool {
         self.core().has_synced()
     }
@@ -184,7 +191,8 @@ impl<K> SharedInformer<K> {
         self.core().indexer.snapshot()
     }
 
-    /// Waits until a snapshot satisfies a condition, and gives it.
+    /// Waits until a snapshot satisfies a condition, and gives it. For ever, if none does, whether the informer runs or not:
+    /// bound it with `tokio::time::timeout`. So do the other two.
     ///
     /// # Cancel safety
     /// May be dropped at any time.
@@ -197,12 +205,8 @@ impl<K> SharedInformer<K> {
     /// # Cancel safety
     /// May be dropped at any time.
     pub async fn wait_for_key(&self, key: &ObjectKey) -> Object<K> {
-        loop {
-            let snapshot = self.wait_for(|snapshot| snapshot.contains(key)).await;
-            if let Some(object) = snapshot.get(key) {
-                return object;
-            }
-        }
+        let snapshot = self.wait_for(|snapshot| snapshot.contains(key)).await;
+        snapshot.get(key).expect("what was waited for")
     }
 
     /// Waits until the copy is at a version or newer: to read what one has written.
@@ -216,8 +220,11 @@ impl<K> SharedInformer<K> {
     /// Adds an index by label, owner, field path or any function.
     ///
     /// # Errors
-    /// If there is an index of this name.
+    /// If there is an index of this name, or if it reads bytes that the cache does not keep.
     pub fn add_index_by(&self, name: &str, by: IndexBy) -> Result<(), IndexError> {
+        if by.needs_bytes && self.core().options.keeps_values() {
+            return Err(IndexError::NoBytes(name.to_owned()));
+        }
         self.core().indexer.add_index(name, by)
     }
 

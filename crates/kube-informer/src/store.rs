@@ -56,6 +56,9 @@ pub enum IndexError {
     /// There is no index of this name.
     #[error("there is no index named '{0}'; add it with add_index")]
     Unknown(String),
+    /// The index reads bytes, and the cache keeps decoded values.
+    #[error("the index '{0}' reads bytes, and this cache keeps decoded values; use IndexBy::object")]
+    NoBytes(String),
 }
 
 impl Default for Indexer {
@@ -82,6 +85,9 @@ impl Indexer {
     }
 
     /// Puts an object in, in place of what has its key. Gives what was there.
+    ///
+    /// One of the same uid and version is the same object, and changes nothing. One that an index function refuses is set
+    /// aside, and what was there stays.
     pub fn upsert(&self, object: Arc<Entry>) -> Option<Arc<Entry>> {
         self.write_one(object.key().clone(), Some(object))
     }
@@ -112,7 +118,7 @@ impl Indexer {
     ///
     /// # Cancel safety
     /// May be dropped at any time.
-    pub async fn wait_for_version<K>(&self, scope: &Scope, version: &ResourceVersion) -> Snapshot<K> {
+    pub(crate) async fn wait_for_version<K>(&self, scope: &Scope, version: &ResourceVersion) -> Snapshot<K> {
         self.wait_for(|snapshot: &Snapshot<K>| snapshot.version_of(scope).is_some_and(|now| now >= version))
             .await
     }

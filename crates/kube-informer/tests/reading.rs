@@ -231,3 +231,21 @@ async fn indexes_may_be_added_before_the_start_and_later() {
     assert_eq!(lister.matching("app=web").unwrap().count(), 1);
     assert_eq!(lister.namespace("default").get("a").unwrap().label("app"), Some("web"));
 }
+
+#[test]
+fn what_changes_while_an_index_is_built_is_not_set_aside_for_what_it_was() {
+    let indexer = Arc::new(Indexer::new());
+    indexer.upsert(entry("x/a", 1, &[]));
+    let store = Arc::clone(&indexer);
+    let by = IndexBy::metadata(move |entry_now| {
+        if entry_now.version().as_u64() == Some(1) {
+            store.upsert(entry("x/a", 2, &[]));
+            panic!("not this one");
+        }
+        vec!["fine".to_owned()]
+    });
+    indexer.add_index("by", by).unwrap();
+    let snapshot: Snapshot<Value> = indexer.snapshot();
+    assert_eq!(snapshot.set_aside().count(), 0);
+    assert_eq!(snapshot.by_index("by", "fine").unwrap().count(), 1);
+}

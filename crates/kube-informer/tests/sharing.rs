@@ -2,13 +2,15 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Log, api, content, create, server, settle};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 use kube_client::api::{Api, PostParams};
 use kube_core::ApiResource;
-use kube_informer::{FieldPath, InformerOptions, Kind, SharedInformerFactory, Storage, Transform};
+use kube_informer::reflector::ReflectorConfig;
+use kube_informer::{FieldPath, IndexBy, InformerOptions, Kind, SharedInformerFactory, Storage, Transform};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -279,4 +281,51 @@ async fn a_transform_or_index_that_panics_or_cannot_read_sets_one_object_aside()
     settle().await;
     assert_eq!(log.take(), "add wrong=right\n", "it is tried again when it changes");
     assert_eq!(informer.stats().store.set_aside.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_hook_is_never_left_out_in_silence() {
+    let server = server();
+    let factory = SharedInformerFactory::new(server.client());
+    let _first = factory.informer::<ConfigMap>();
+    let config = ReflectorConfig { on_error: Some(Arc::new(|_| {})), ..ReflectorConfig::default() };
+    let hooked = InformerOptions::default().reflector(config);
+    let error = factory.informer_with::<ConfigMap>(hooked.clone()).unwrap_err();
+    assert_eq!(error.option, "reflector.on_error");
+    let web = hooked.labels("app=web");
+    let one = factory.informer_with::<ConfigMap>(web.clone()).unwrap();
+    assert!(
+        is_same(&one, &factory.informer_with::<ConfigMap>(web).unwrap()),
+        "the same hook is no difference"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_without_namespaces_are_not_taken_for_changing_ones() {
+    let server = server();
+    let defaults = InformerOptions::default().changing_namespaces().namespace("a");
+    let factory = SharedInformerFactory::with_defaults(server.client(), defaults);
+    let other = factory.defaults().resync_every(Duration::from_mins(1));
+    let error = factory.informer_with::<Node>(other).unwrap_err();
+    assert_eq!(error.option, "resync_every");
+    let _nodes = factory.informer::<Node>();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_of_values_refuses_an_index_of_bytes() {
+    let server = server();
+    let factory = SharedInformerFactory::new(server.client());
+    let by = || IndexBy::field(".data.v".parse().unwrap());
+    for options in [
+        InformerOptions::default().storage(Storage::Decoded),
+        InformerOptions::default().transform(Transform::decoded(|map: ConfigMap| map)),
+    ] {
+        let informer = factory.informer_with::<ConfigMap>(options).unwrap();
+        let error = informer.add_index_by("v", by()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the index 'v' reads bytes, and this cache keeps decoded values; use IndexBy::object"
+        );
+    }
+    factory.informer::<ConfigMap>().add_index_by("v", by()).unwrap();
 }

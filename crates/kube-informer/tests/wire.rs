@@ -10,8 +10,9 @@ use kube_client::Api;
 use kube_core::dynamic::{ApiResource, DynamicObject};
 use kube_core::params::{Patch, PatchParams, PostParams};
 use kube_informer::object::Wire;
+use kube_informer::store::IndexError;
 use kube_informer::{
-    FieldPath, IndexBy, InformerOptions, Kind, SharedInformer, SharedInformerFactory, Storage,
+    FieldPath, IndexBy, InformerOptions, Kind, Object, SharedInformer, SharedInformerFactory, Storage,
 };
 use kube_informer_apiserver::ApiServer;
 use serde_json::{Value, json};
@@ -44,7 +45,13 @@ async fn pods(count: usize) -> ApiServer {
 async fn informer(server: &ApiServer, options: InformerOptions) -> SharedInformer<Value> {
     let factory = SharedInformerFactory::with_defaults(server.client(), options.clone());
     let informer = factory.informer_of::<Value>(Kind::of::<Pod>(), options).unwrap();
-    informer.add_index_by("node", IndexBy::field(".spec.nodeName".parse().unwrap())).unwrap();
+    let node = |pod: &Object<Value>| Some(pod.get().ok()?["spec"]["nodeName"].as_str()?.to_owned());
+    let by_field = IndexBy::field(".spec.nodeName".parse().unwrap());
+    match informer.add_index_by("node", by_field) {
+        // There are no bytes to read a field from.
+        Err(IndexError::NoBytes(_)) => informer.add_index("node", node).unwrap(),
+        other => other.unwrap(),
+    }
     factory.start();
     informer.wait_for_sync().await.unwrap();
     informer
@@ -106,10 +113,6 @@ async fn every_wire_and_every_form_of_storage_brings_the_same() {
         assert_eq!(wire(&other), Some(expected), "{name}");
         for (one, theirs) in all.iter().zip(sparse_values(&other)) {
             assert_eq!(theirs, *one, "{name} reads the same objects");
-        }
-        if name == "decoded" {
-            // There are no bytes to read a field from.
-            continue;
         }
         let on_node = |informer: &SharedInformer<Value>| {
             let snapshot = informer.snapshot();

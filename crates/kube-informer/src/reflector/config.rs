@@ -10,6 +10,9 @@ use crate::backoff::BackoffConfig;
 use crate::delta_fifo::Scope;
 use crate::source::SourceError;
 
+/// Longer than any program runs, and short enough to be added to a moment.
+pub(crate) const NEVER: Duration = Duration::from_hours(24 * 365 * 10);
+
 /// Is told of every failure to list or watch, and when it will be tried again.
 pub type ErrorHook = Arc<dyn Fn(&ReflectorError<'_>) + Send + Sync>;
 
@@ -63,6 +66,26 @@ impl Default for ReflectorConfig {
     }
 }
 
+impl ReflectorConfig {
+    /// The same within bounds that can be reckoned with: `Duration::MAX` is a way to say never.
+    pub(crate) fn bounded(mut self) -> Self {
+        for time in [
+            &mut self.backoff.floor,
+            &mut self.backoff.cap,
+            &mut self.watch_timeout,
+            &mut self.stream_silence,
+            &mut self.stream_deadline,
+        ] {
+            *time = (*time).min(NEVER);
+        }
+        self.verify_every = self.verify_every.map(|time| time.min(NEVER));
+        // What is no number becomes the first of the two.
+        self.backoff.jitter = self.backoff.jitter.max(0.0).clamp(0.0, 1.0);
+        self.backoff.factor = self.backoff.factor.max(1.0);
+        self
+    }
+}
+
 impl fmt::Debug for ReflectorConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReflectorConfig")
@@ -81,7 +104,7 @@ pub struct ReflectorError<'a> {
     pub kind: String,
     /// Where.
     pub scope: Scope,
-    /// What it was doing: `listing`, `streaming` or `watching`.
+    /// What it was doing: `listing`, `streaming` or `watching`; after a panic, `listing or watching`.
     pub doing: &'static str,
     /// What went wrong.
     pub error: &'a SourceError,

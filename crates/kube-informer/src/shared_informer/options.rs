@@ -8,7 +8,7 @@ use kube_wire::FieldPath;
 use crate::Transform;
 use crate::delta_fifo::{DEFAULT_LIMIT_BYTES, Scope};
 use crate::object::{Decoder, Kind, Storage, View, erase};
-use crate::reflector::ReflectorConfig;
+use crate::reflector::{ErrorHook, ReflectorConfig};
 
 /// What an informer holds and how it goes about it.
 ///
@@ -126,7 +126,7 @@ impl InformerOptions {
 
     /// How lists and watches are made.
     pub fn reflector(mut self, config: ReflectorConfig) -> Self {
-        self.reflector = config;
+        self.reflector = config.bounded();
         self
     }
 
@@ -134,6 +134,11 @@ impl InformerOptions {
     pub fn verify_every(mut self, period: Duration) -> Self {
         self.reflector.verify_every = Some(period);
         self
+    }
+
+    /// Whether the cache keeps decoded values instead of bytes.
+    pub(crate) fn keeps_values(&self) -> bool {
+        self.storage == Storage::Decoded || self.transform.as_ref().is_some_and(Transform::makes_values)
     }
 
     pub(crate) fn queue_limit(&self) -> usize {
@@ -179,8 +184,16 @@ impl InformerOptions {
             ("reflector.request_deadline", ours.request_deadline == theirs.request_deadline),
             ("reflector.stream_silence", ours.stream_silence == theirs.stream_silence),
             ("reflector.stream_deadline", ours.stream_deadline == theirs.stream_deadline),
+            ("reflector.on_error", same_hook(ours.on_error.as_ref(), theirs.on_error.as_ref())),
         ];
         checks.into_iter().find(|(_, same)| !same).map(|(name, _)| name)
+    }
+}
+
+fn same_hook(ours: Option<&ErrorHook>, theirs: Option<&ErrorHook>) -> bool {
+    match (ours, theirs) {
+        (Some(ours), Some(theirs)) => std::sync::Arc::ptr_eq(ours, theirs),
+        (ours, theirs) => ours.is_none() && theirs.is_none(),
     }
 }
 

@@ -106,6 +106,7 @@ impl Built {
     /// Takes one key over from the state that has it right.
     fn catch_up(&mut self, key: &ObjectKey, state: &State) {
         let id = self.index.id;
+        self.set_aside.retain(|aside| aside.key.as_ref() != Some(key));
         let old = self.objects.remove(key);
         let new = state.objects.get(key.as_str()).cloned();
         if let (Some(old), Some(new)) = (&old, &new)

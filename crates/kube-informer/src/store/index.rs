@@ -10,7 +10,10 @@ use crate::object::{Entry, Object, View};
 ///
 /// Values are worked out once, when an object arrives, and kept beside it.
 #[derive(Clone)]
-pub struct IndexBy(Arc<Extract>);
+pub struct IndexBy {
+    extract: Arc<Extract>,
+    pub(crate) needs_bytes: bool,
+}
 
 type Extract = dyn Fn(&Arc<Entry>) -> Result<Vec<String>, String> + Send + Sync;
 
@@ -26,14 +29,14 @@ impl IndexBy {
         Self::metadata(|entry| entry.owners().iter().map(|owner| owner.uid.to_string()).collect())
     }
 
-    /// What stands at a field, read from the bytes without decoding.
+    /// What stands at a field, read from the bytes without decoding. A cache that keeps decoded values cannot have it.
     pub fn field(path: FieldPath) -> Self {
-        Self::metadata(move |entry| entry.texts(&path))
+        Self { needs_bytes: true, ..Self::metadata(move |entry| entry.texts(&path)) }
     }
 
     /// Anything in the metadata, which is read without decoding.
     pub fn metadata(values: impl Fn(&Entry) -> Vec<String> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(move |entry| Ok(values(entry))))
+        Self { extract: Arc::new(move |entry| Ok(values(entry))), needs_bytes: false }
     }
 
     /// Anything in the object as a `K`, which is decoded once on arrival if the function asks for it.
@@ -44,11 +47,12 @@ impl IndexBy {
         I: IntoIterator,
         I::Item: Into<String>,
     {
-        Self(Arc::new(move |entry| {
+        let extract = move |entry: &Arc<Entry>| {
             let object = Object::<K>::new(Arc::clone(entry));
             let values = values(&object).into_iter().map(Into::into).collect();
             object.failure().map_or(Ok(values), |error| Err(error.to_string()))
-        }))
+        };
+        Self { extract: Arc::new(extract), needs_bytes: false }
     }
 }
 
@@ -94,7 +98,7 @@ impl IndexSet {
     pub(crate) fn values(&self, entry: &Arc<Entry>) -> Result<IndexValues, String> {
         let mut all = Vec::new();
         for index in &self.indexes {
-            let mut values = (index.by.0)(entry)?;
+            let mut values = (index.by.extract)(entry)?;
             values.sort_unstable();
             values.dedup();
             all.extend(values.into_iter().map(|value| (index.id, Arc::from(value))));
