@@ -11,19 +11,22 @@ mod parts;
 mod status;
 mod watch;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 
 use futures_core::future::BoxFuture;
+use futures_util::FutureExt;
 use kube_wire::ResourceVersion;
 use tokio::time::Instant;
 use tracing::{Instrument, debug, info_span};
 
 use crate::delta_fifo::{Delta, Scope};
-use crate::intake::Intake;
+use crate::intake::{Intake, panic_text};
 use crate::object::{Kind, Storage};
 use crate::source::{ListWatch, SourceError};
 use crate::{Indexer, SetAside};
 
+pub(crate) use config::NEVER;
 pub use config::{ErrorHook, ReflectorConfig, ReflectorError};
 use machine::{Machine, Step};
 pub(crate) use status::StatusCell;
@@ -104,7 +107,7 @@ impl Reflector {
         config: ReflectorConfig,
         status: Arc<StatusCell>,
     ) -> Self {
-        Self { source, sink, scope, intake, config, status }
+        Self { source, sink, scope, intake, config: config.bounded(), status }
     }
 
     /// How things stand now.
@@ -118,7 +121,20 @@ impl Reflector {
     /// Stops at once when dropped, at any point, and leaves nothing behind. Run again, it begins with a list.
     pub async fn run(&self) {
         let span = info_span!("reflector", kind = %self.intake.kind, scope = %self.scope);
-        self.run_loop().instrument(span).await;
+        let _stopped = Stopped(&self.status);
+        async {
+            loop {
+                let Err(panic) = AssertUnwindSafe(self.run_loop()).catch_unwind().await else { return };
+                // The source is the user's, or there is a bug: neither may end in silence.
+                let error = SourceError::transport("a panic", panic_text(&*panic));
+                let wait = self.config.backoff.cap;
+                self.status.update(|status| status.phase = Phase::Waiting);
+                self.report("listing or watching", &error, wait);
+                tokio::time::sleep(wait).await;
+            }
+        }
+        .instrument(span)
+        .await;
     }
 
     async fn run_loop(&self) {
@@ -139,13 +155,18 @@ impl Reflector {
                 status.version = machine.version().cloned();
             });
             if let Some(error) = failure {
-                self.report(step, error, wait);
+                let doing = match step {
+                    Step::List { .. } => "listing",
+                    Step::Stream => "streaming",
+                    Step::Watch => "watching",
+                };
+                self.report(doing, error, wait);
             }
             tokio::time::sleep(wait).await;
         }
     }
 
-    fn report(&self, step: Step, error: &SourceError, wait: std::time::Duration) {
+    fn report(&self, doing: &'static str, error: &SourceError, wait: std::time::Duration) {
         debug!(error = error.with_cause(), ?wait, "failed");
         self.status.update(|status| {
             status.counts.errors += 1;
@@ -154,11 +175,6 @@ impl Reflector {
             status.last_error_at = Some(Instant::now());
         });
         if let Some(hook) = &self.config.on_error {
-            let doing = match step {
-                Step::List { .. } => "listing",
-                Step::Stream => "streaming",
-                Step::Watch => "watching",
-            };
             let error = ReflectorError {
                 kind: self.intake.kind.to_string(),
                 scope: self.scope.clone(),
@@ -167,11 +183,20 @@ impl Reflector {
                 retry_in: wait,
             };
             // The hook is the user's: whatever it does, the reflector goes on.
-            let call = std::panic::AssertUnwindSafe(|| hook(&error));
+            let call = AssertUnwindSafe(|| hook(&error));
             if std::panic::catch_unwind(call).is_err() {
                 tracing::warn!("the error hook panicked");
             }
         }
+    }
+}
+
+/// Says that a reflector does not run any more, however it came to its end.
+struct Stopped<'a>(&'a StatusCell);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.update(|status| status.phase = Phase::Stopped);
     }
 }
 

@@ -2,19 +2,26 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Log, api, change, content, create, delete, server, settle};
 use expect_test::expect;
+use futures_core::future::BoxFuture;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube_informer::backoff::BackoffConfig;
 use kube_informer::delta_fifo::Scope;
 use kube_informer::reflector::{Phase, ReflectorConfig};
-use kube_informer::source::{Script, ScriptedSource, SourceError};
+use kube_informer::source::{
+    Answer, ListRequest, ListWatch, Script, ScriptedSource, SourceError, WatchRequest,
+};
 use kube_informer::{
     Event, HandlerOptions, InformerOptions, Kind, ObjectKey, SharedInformer, SharedInformerFactory, blocking,
 };
+use kube_informer_apiserver::faults::{Fault, Faults, Rule};
+use kube_informer_apiserver::{ApiServer, Verb};
 use serde_json::Value;
 
 #[tokio::test(start_paused = true)]
@@ -158,7 +165,7 @@ async fn after_a_shutdown_nothing_starts_and_nobody_waits_for_ever() {
     factory.start();
     let other = factory.informer_with::<ConfigMap>(InformerOptions::default().labels("a=b")).unwrap();
     let error = other.wait_for_sync().await.unwrap_err();
-    assert_eq!(error.to_string(), "v1 ConfigMap has not synced: it does not run; start() it first");
+    assert_eq!(error.to_string(), "v1 ConfigMap has not synced: its factory was shut down");
     settle().await;
     assert_eq!((factory.running_tasks(), server.stats().open_watches), (0, 0));
 }
@@ -352,4 +359,133 @@ async fn an_index_may_be_added_at_any_moment_of_a_change() {
         snapshot.check().unwrap();
         informer.remove_index("kind").unwrap();
     }
+}
+
+/// Panics when it is asked for the first time.
+struct Startled {
+    asked: AtomicBool,
+    source: ScriptedSource,
+}
+
+impl ListWatch for Startled {
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Answer, SourceError>> {
+        assert!(self.asked.swap(true, Ordering::SeqCst), "startled");
+        self.source.list(request)
+    }
+
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<Answer, SourceError>> {
+        self.source.watch(request)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_panics_is_reported_and_asked_again() {
+    let source = ScriptedSource::new();
+    source.lists(5, &[("a", 1)]);
+    let source = Startled { asked: AtomicBool::new(false), source };
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hook = Arc::clone(&heard);
+    let config = ReflectorConfig {
+        streaming_lists: false,
+        on_error: Some(Arc::new(move |error| hook.lock().unwrap().push(error.to_string()))),
+        ..ReflectorConfig::default()
+    };
+    let options = InformerOptions::default().reflector(config);
+    let informer = SharedInformer::<Value>::over(Kind::of::<ConfigMap>(), source, options);
+    informer.start();
+    settle().await;
+    assert_eq!(informer.status()[0].phase, Phase::Waiting);
+    expect!["a panic: startled"].assert_eq(informer.status()[0].last_error.as_ref().unwrap());
+    expect!["listing or watching v1 ConfigMap (all namespaces) failed: a panic: startled; next try in 30s"]
+        .assert_eq(&heard.lock().unwrap().join("\n"));
+    informer.wait_for_sync().await.unwrap();
+    assert_eq!(informer.snapshot().len(), 1);
+    informer.stop().await;
+    assert_eq!(informer.status()[0].phase, Phase::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_times_there_are_mean_never() {
+    let ended = Rule::on(Fault::EndStream).verb(Verb::Watch).after(Duration::from_hours(2));
+    let server = ApiServer::builder().seed(1).faults(Faults::seeded(1).rule(ended)).build();
+    create(&api(&server), "a", "1").await;
+    let longest = Duration::MAX;
+    let backoff = BackoffConfig {
+        floor: longest,
+        cap: longest,
+        factor: f64::NAN,
+        jitter: 7.0,
+        ..BackoffConfig::default()
+    };
+    for streaming_lists in [true, false] {
+        let config = ReflectorConfig {
+            streaming_lists,
+            verify_every: Some(longest),
+            backoff,
+            watch_timeout: longest,
+            request_deadline: longest,
+            stream_silence: longest,
+            stream_deadline: longest,
+            ..ReflectorConfig::default()
+        };
+        let options = InformerOptions::default().reflector(config).resync_every(longest);
+        let factory = SharedInformerFactory::with_defaults(server.client(), options);
+        let (informer, log) = (factory.informer::<ConfigMap>(), Log::default());
+        let seen = informer.add_handler(log.handler());
+        factory.start();
+        factory.wait_for_sync().await.unwrap();
+        seen.wait_for_sync().await;
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        let status = &informer.status()[0];
+        assert_eq!((status.phase, &status.last_error), (Phase::Watching, &None));
+        assert_eq!(log.take(), "add a=1 (initial)\n");
+        tokio::time::sleep(Duration::from_hours(2)).await;
+        assert_eq!(informer.status()[0].phase, Phase::Waiting, "for ever, as it was told");
+        factory.shutdown_within(longest).await.unwrap();
+        assert_eq!(informer.status()[0].phase, Phase::Stopped);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_never_waits_lets_others_have_their_turns() {
+    let server = server();
+    for number in 0..2_000 {
+        create(&api(&server), &format!("map-{number}"), "1").await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let informer = factory.informer::<ConfigMap>();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    let turns = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&turns);
+    let other = tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+        }
+    });
+    // Of all that it hears at once, what had others done by then?
+    let (seen, most) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&turns));
+    let last = Arc::clone(&seen);
+    let handler = informer.add_handler(move |_: Event<ConfigMap>| {
+        last.store(most.load(Ordering::SeqCst), Ordering::SeqCst);
+        std::future::ready(())
+    });
+    let before = turns.load(Ordering::SeqCst);
+    handler.wait_for_sync().await;
+    assert!(seen.load(Ordering::SeqCst) > before + 5, "{before} {seen:?}");
+    other.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_of_ones_own_is_listed_once_whatever_namespaces_are_asked_for() {
+    let source = ScriptedSource::new();
+    source.lists(5, &[("a", 1)]);
+    let config = ReflectorConfig { streaming_lists: false, ..ReflectorConfig::default() };
+    let options = InformerOptions::default().namespace("x").namespace("y").reflector(config);
+    let informer = SharedInformer::<Value>::over(Kind::of::<ConfigMap>(), source, options);
+    informer.start();
+    informer.wait_for_sync().await.unwrap();
+    assert_eq!((informer.status().len(), informer.snapshot().len()), (1, 1));
+    assert!(informer.set_namespaces(["z"]).await.is_err());
 }

@@ -118,6 +118,24 @@ async fn a_stream_that_fails_three_times_falls_back_to_lists() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_has_too_much_to_do_is_asked_for_streams_all_the_same() {
+    check_with(
+        streamed(),
+        "refuse watch 503 · refuse watch 429 · refuse watch 503 · refuse watch 503 · stream@5 a@1 · asked · status",
+        expect![[r#"
+            add a@1 (initial)
+            > 0.0s stream
+            > 0.2s stream
+            > 0.6s stream
+            > 1.4s stream
+            > 3.0s stream
+            Watching Streaming @5, HTTP 503: trouble
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_end_of_a_stream_is_marked_by_the_word_true_only() {
     let source = ScriptedSource::new();
     let live = source.live_watch();

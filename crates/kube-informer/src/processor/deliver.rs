@@ -40,6 +40,8 @@ where
             continue;
         }
         listener.heard(initial);
+        // A handler that never waits must not starve what else runs on this thread.
+        tokio::task::consume_budget().await;
     }
 }
 

@@ -61,6 +61,8 @@ pub(super) enum Outcome {
     PageExpired(SourceError),
     /// The list or watch could not be had.
     Failed(SourceError),
+    /// A streaming list was not even begun: the server could not be reached, or has too much to do.
+    NotBegun(SourceError),
     /// A streaming list did not come to its end in time.
     NoEnd(&'static str),
     /// The watch was closed, in the ordinary way or by silence, after this time.
@@ -76,7 +78,9 @@ pub(super) enum Outcome {
 impl Outcome {
     pub(super) fn failure(&self) -> Option<&SourceError> {
         match self {
-            Self::PageExpired(error) | Self::Failed(error) | Self::Lost(error) => Some(error),
+            Self::PageExpired(error) | Self::Failed(error) | Self::NotBegun(error) | Self::Lost(error) => {
+                Some(error)
+            }
             Self::Ended { failure, .. } => failure.as_ref(),
             _ => None,
         }
@@ -195,7 +199,7 @@ impl Machine {
     pub(super) fn silence_limit(&self, timeout: Duration) -> Duration {
         match self.bookmark_interval {
             _ if planted(Bug::SilenceTrusted) => Duration::from_hours(24),
-            Some(interval) => (interval * 3).max(GRACE).min(timeout + GRACE),
+            Some(interval) => interval.saturating_mul(3).max(GRACE).min(timeout + GRACE),
             None => timeout + GRACE,
         }
     }
@@ -278,6 +282,8 @@ impl Machine {
                 self.backoff.next(error.retry_after())
             }
             Outcome::Failed(error) => self.failed(error),
+            // It says nothing about streaming lists; and a list in pages would cost such a server more.
+            Outcome::NotBegun(error) => self.backoff.next(error.retry_after()),
             Outcome::NoEnd(why) => self.give_up_streaming(why),
             Outcome::Ended { lasted, failure } => {
                 if *lasted >= self.backoff.healthy_after() {

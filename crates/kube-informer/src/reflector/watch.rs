@@ -77,6 +77,7 @@ impl Reflector {
         let request = WatchRequest { version: None, initial_events: true, timeout };
         let mut open = match self.open(request).await {
             Ok(open) => open,
+            Err(error) if matches!(error.code(), None | Some(429 | 503)) => return Outcome::NotBegun(error),
             Err(error) => return Outcome::Failed(error),
         };
         let begun = Instant::now();

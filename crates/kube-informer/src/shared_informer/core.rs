@@ -209,12 +209,6 @@ impl Core {
         self.lock_scopes().all.iter().map(|(scope, status)| status.get(scope)).collect()
     }
 
-    pub(crate) fn mark_stopped(&self) {
-        for (_, status) in &self.lock_scopes().all {
-            status.update(|status| status.phase = crate::reflector::Phase::Stopped);
-        }
-    }
-
     pub(crate) fn has_synced(&self) -> bool {
         *self.synced.borrow()
     }
@@ -306,5 +300,22 @@ mod tests {
         informer.add_index_by("handlers", by).unwrap();
         informer.core().process(batch);
         assert_eq!(informer.snapshot().by_index("handlers", "0 handlers").unwrap().count(), 1);
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_resync_that_waits_comes_round_to_those_who_are_due_meanwhile() {
+        let kind = Kind::new("v1", "Pod", "pods", true);
+        let informer =
+            SharedInformer::<Value>::over(kind.clone(), ScriptedSource::new(), InformerOptions::default());
+        let text = br#"{"metadata":{"name":"a","uid":"u","resourceVersion":"1"}}"#;
+        let entry = std::sync::Arc::new(Entry::from_json(&kind.into(), text).unwrap());
+        let fifo = &informer.core().fifo;
+        for round in [[3, 4], [1, 3]] {
+            let delta = Delta::new(DeltaType::Sync, std::sync::Arc::clone(&entry));
+            fifo.resync([Delta { round: Some(round.into()), ..delta }]).await;
+        }
+        let batch = fifo.drain().await.unwrap();
+        let rounds: Vec<_> = batch.items[0].1.iter().map(|element| format!("{element:?}")).collect();
+        assert_eq!((batch.items.len(), rounds.len()), (1, 1));
+        assert!(rounds[0].contains("round: Some([1, 3, 4])"), "{rounds:?}");
     }
 }

@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::{Core, FixedNamespaces, NotSynced, Unfinished, resync};
 use crate::delta_fifo::Scope;
 use crate::planted::{Bug, planted};
+use crate::reflector::NEVER;
 use crate::stats::InformerStats;
 
 /// How long a task that was aborted may take to be gone.
@@ -96,11 +97,10 @@ impl Keeper {
             run.cancel.cancel();
             run.tracker.close();
             life.last = Some(run.tracker.clone());
+            self.running.send_replace(false);
             run.tracker
         };
-        self.running.send_replace(false);
         tracker.wait().await;
-        self.core.mark_stopped();
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -118,7 +118,9 @@ impl Keeper {
     }
 
     fn not_running(&self) -> NotSynced {
-        NotSynced { kind: self.core.kind.to_string(), why: "it does not run; start() it first".into() }
+        let over = self.cancel.is_cancelled();
+        let why = if over { "its factory was shut down" } else { "it does not run; start() it first" };
+        NotSynced { kind: self.core.kind.to_string(), why: why.into() }
     }
 
     pub(crate) async fn set_scopes(self: &Arc<Self>, mut scopes: Vec<Scope>) -> Result<(), FixedNamespaces> {
@@ -136,18 +138,18 @@ impl Keeper {
 
     async fn change_scopes(&self, scopes: &[Scope]) {
         let _one_at_a_time = self.changing.lock().await;
-        let (added, removed) = self.core.set_scopes(scopes);
-        let ended: Vec<_> = {
+        let (removed, ended) = {
+            // Under the lock, so that a start at the same time does not begin what is begun here.
             let mut life = self.lock();
-            let Some(run) = life.run.as_mut() else {
-                drop(life);
-                self.drop_scopes(&removed);
-                return;
-            };
-            for scope in added {
-                self.reflect(run, scope);
+            let (added, removed) = self.core.set_scopes(scopes);
+            let mut ended = Vec::new();
+            if let Some(run) = life.run.as_mut() {
+                for scope in added {
+                    self.reflect(run, scope);
+                }
+                ended.extend(run.reflectors.extract_if(.., |(scope, _, _)| removed.contains(scope)));
             }
-            run.reflectors.extract_if(.., |(scope, _, _)| removed.contains(scope)).collect()
+            (removed, ended)
         };
         for (_, cancel, tracker) in ended {
             cancel.cancel();
@@ -155,11 +157,7 @@ impl Keeper {
             tracker.wait().await;
         }
         // Nothing of theirs comes any more, so this is the last word about them.
-        self.drop_scopes(&removed);
-    }
-
-    fn drop_scopes(&self, scopes: &[Scope]) {
-        for scope in scopes {
+        for scope in &removed {
             self.core.fifo.drop_scope(scope);
         }
     }
@@ -272,7 +270,7 @@ impl Tasks {
 
     /// Waits for all of them, so long and no longer; then ends those that are left, and names them.
     pub(crate) async fn join(&self, limit: Duration) -> Result<(), Unfinished> {
-        let deadline = tokio::time::Instant::now() + limit;
+        let deadline = tokio::time::Instant::now() + limit.min(NEVER);
         let mut handlers = Vec::new();
         loop {
             let Some((name, mut task)) = self.running.lock().unwrap_or_else(PoisonError::into_inner).pop()

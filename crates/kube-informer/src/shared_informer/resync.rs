@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Core;
 use crate::delta_fifo::{Delta, DeltaType};
 use crate::planted::{Bug, planted};
+use crate::reflector::NEVER;
 
 /// How many objects enter the queue at a time, so that a resync of a large store does not hold up what is new.
 const CHUNK: usize = 500;
@@ -21,7 +22,9 @@ pub(super) async fn run(core: &Core) {
         let periods: HashMap<u64, Duration> = {
             let processor = core.processor();
             let handlers = processor.listeners().iter();
-            handlers.filter_map(|listener| Some((listener.id(), listener.resync_every()?))).collect()
+            handlers
+                .filter_map(|listener| Some((listener.id(), listener.resync_every()?.min(NEVER))))
+                .collect()
         };
         let now = Instant::now();
         due.retain(|id, _| periods.contains_key(id));
