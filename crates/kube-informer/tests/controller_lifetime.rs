@@ -175,7 +175,7 @@ async fn a_refused_namespace_does_not_make_another_one_unneeded() {
     let requests = |fault| Rule::on(fault).verb(Verb::List).verb(Verb::Watch).resource("configmaps");
     let faults = Faults::seeded(1)
         .rule(requests(Fault::Forbidden).namespace("kube-system"))
-        .rule(requests(Fault::Unavailable).namespace("default").until(Duration::from_secs(60)));
+        .rule(requests(Fault::Unavailable).namespace("default").until(Duration::from_mins(1)));
     let server = ApiServer::builder().seed(1).faults(faults).build();
     let (factory, count) = (SharedInformerFactory::new(server.client()), Count::default());
     create(&api(&server), "a", "1").await;

@@ -93,6 +93,23 @@ async fn a_list_that_goes_in_circles_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_table_is_no_empty_list() {
+    let source = ScriptedSource::new();
+    source.lists(5, &[("a", 1)]);
+    source.on_watch(Script::Fail(SourceError::from_response(410, b"{}", None)));
+    let table =
+        r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9"},"rows":[]}"#;
+    source.on_list(Script::Text(table.into()));
+    let informer =
+        SharedInformer::<Value>::over(Kind::new("v1", "Pod", "pods", true), source.clone(), paged());
+    informer.start();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let status = &informer.status()[0];
+    assert!(status.last_error.as_ref().unwrap().contains("a list, which has items"), "{status:?}");
+    assert!(informer.snapshot().contains("a"), "what was there is not taken for gone");
+}
+
+#[tokio::test(start_paused = true)]
 async fn watches_that_end_or_break_are_resumed_and_cost_no_list() {
     check(
         "list a@1 · watch ~a@2 · end · watch ~a@3 · cut · watch *9 · end · watch +b@10 · error 500 · watch ~b@11 · asked",
