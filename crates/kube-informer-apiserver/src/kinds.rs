@@ -116,6 +116,12 @@ impl Kind {
         self.group == group && self.resource == resource
     }
 
+    /// Whether stored objects look the same under another definition of the kind.
+    pub(crate) fn encodes_like(&self, other: &Self) -> bool {
+        let [mine, theirs] = [self, other].map(|kind| kind.custom.as_ref().map(|custom| &custom.selectable));
+        self.version == other.version && self.kind == other.kind && mine == theirs
+    }
+
     /// The kind's row in an `APIResourceList`.
     pub(crate) fn discovery(&self) -> Value {
         let mut row = json!({

@@ -110,8 +110,14 @@ impl Store {
 
     /// Serves a custom kind from now on, or in a new form.
     pub(crate) fn define(&mut self, kind: Kind) {
-        self.table(&kind).open();
-        self.custom.insert((kind.group.clone(), kind.resource.clone()), Arc::new(kind));
+        let (name, revision) = ((kind.group.clone(), kind.resource.clone()), self.revision);
+        let fits = self.custom.get(&name).is_some_and(|old| old.encodes_like(&kind));
+        let table = self.table(&kind);
+        table.open();
+        if !fits {
+            table.reencode(&kind, revision);
+        }
+        self.custom.insert(name, Arc::new(kind));
     }
 
     /// Stops serving a custom kind. Its watches end.

@@ -191,9 +191,13 @@ impl Watch {
         let revision = store.revision();
         let table = store.table(&self.kind);
         // A watcher that is so far behind that its changes are gone is closed: it can come back and be told.
-        let changes = table.history.after(self.cursor.load(Ordering::Relaxed), BATCH)?;
+        let mut changes = table.history.after(self.cursor.load(Ordering::Relaxed), BATCH)?;
+        let is_over = table.generation() != self.generation;
+        if is_over {
+            changes.retain(|change| change.revision <= table.last_told());
+        }
         if changes.is_empty() {
-            if table.generation() != self.generation {
+            if is_over {
                 return None;
             }
             self.seen = self.seen.max(revision);

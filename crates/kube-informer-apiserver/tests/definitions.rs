@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Watch, create, delete, get, merge_patch, send, server, update, version};
+use common::{Watch, create, delete, get, merge_patch, name, send, server, update, version};
 use kube_informer_apiserver::ApiServer;
 use serde_json::{Value, json};
 
@@ -122,6 +122,49 @@ async fn fields_can_be_made_selectable() {
     create(&server, FOOS, &foo("b", "blue")).await;
     assert_eq!(get(&server, &format!("{FOOS}?fieldSelector=spec.color%3Dred")).await.names(), ["a"]);
     assert_eq!(get(&server, &format!("{FOOS}?fieldSelector=spec.size%3D1")).await.code, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_follow_the_storage_version() {
+    let server = with_foos().await;
+    let a = create(&server, FOOS, &foo("a", "red")).await;
+    let mut watch = Watch::open(&server, &format!("{FOOS}?watch=true")).await;
+    watch.news().await;
+    let b = version(&create(&server, FOOS, &foo("b", "red")).await);
+    let path = format!("{DEFINITIONS}/foos.x.io");
+    let mut changed = get(&server, &path).await.json();
+    changed["spec"]["versions"][0]["storage"] = json!(false);
+    changed["spec"]["versions"][1]["storage"] = json!(true);
+    update(&server, &path, &changed).await;
+    create(&server, FOOS, &foo("c", "red")).await;
+    let told = watch.next().await.unwrap();
+    assert_eq!((name(&told["object"]), told["object"]["apiVersion"].as_str()), ("b".into(), Some("x.io/v1")));
+    assert!(watch.ended().await, "what comes later is in another form");
+    let mut old = Watch::open(&server, &format!("{FOOS}?watch=true&resourceVersion={}", version(&a))).await;
+    assert_eq!(old.news().await, [format!("ERROR 410 too old resource version: {} ({b})", version(&a))]);
+    assert_eq!(get(&server, &format!("{FOOS}/a")).await.json(), a, "neither content nor version has changed");
+    let beta = FOOS.replace("/v1/", "/v1beta1/");
+    let mut read = get(&server, &format!("{beta}/a")).await.json();
+    assert_eq!((read["apiVersion"].as_str(), version(&read)), (Some("x.io/v1beta1"), version(&a)));
+    read["spec"]["color"] = json!("blue");
+    assert_eq!(update(&server, &format!("{beta}/a"), &read).await["apiVersion"], "x.io/v1beta1");
+    assert_eq!(get(&server, FOOS).await.json()["items"][0]["apiVersion"], "x.io/v1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_follow_the_selectable_fields() {
+    let server = with_foos().await;
+    create(&server, FOOS, &foo("a", "red")).await;
+    let mut sized = foo("b", "blue");
+    sized["spec"]["size"] = json!("red");
+    create(&server, FOOS, &sized).await;
+    let fields = json!([{ "jsonPath": ".spec.size" }, { "jsonPath": ".spec.color" }]);
+    let path = format!("{DEFINITIONS}/foos.x.io");
+    let mut changed = get(&server, &path).await.json();
+    changed["spec"]["versions"][0]["selectableFields"] = fields;
+    update(&server, &path, &changed).await;
+    assert_eq!(get(&server, &format!("{FOOS}?fieldSelector=spec.size%3Dred")).await.names(), ["b"]);
+    assert_eq!(get(&server, &format!("{FOOS}?fieldSelector=spec.color%3Dred")).await.names(), ["a"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -122,6 +122,11 @@ impl Stored {
         }
     }
 
+    /// The same object at the same revision, for a kind whose definition has changed.
+    pub(crate) fn reencode(&self, kind: &Kind) -> Self {
+        Self::encode(kind, self.event, self.key.clone(), self.revision, &self.parse())
+    }
+
     /// The object's own bytes.
     pub(crate) fn json(&self) -> Bytes {
         self.line.slice(self.event.opening().len()..self.line.len() - CLOSING.len())

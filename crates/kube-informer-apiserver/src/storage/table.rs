@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use super::HistoryLimits;
 use super::history::{Change, History};
+use crate::kinds::Kind;
 use crate::object::Stored;
 
 /// Objects in key order; a clone is a frozen view.
@@ -23,6 +24,8 @@ pub(crate) struct Table {
     watchers: BTreeMap<u64, Watcher>,
     /// Odd while the kind is not served; watches of another generation end.
     generation: u64,
+    /// The last revision that watches of earlier generations hear of: what comes later is in another form.
+    last_told: u64,
 }
 
 #[derive(Debug)]
@@ -54,9 +57,21 @@ impl Table {
         self.history = History::beginning_at(revision);
     }
 
+    /// The kind has a new form. Watches and history are in the old one: as where a real server builds the storage of a kind
+    /// anew, open watches end, and none can begin behind an earlier revision.
+    pub(crate) fn reencode(&mut self, kind: &Kind, revision: u64) {
+        self.objects =
+            self.objects.iter().map(|(key, stored)| (key.clone(), Arc::new(stored.reencode(kind)))).collect();
+        self.forget(revision);
+        self.last_told = revision;
+        self.generation += 2;
+        self.wake();
+    }
+
     /// The kind is served no longer.
     pub(crate) fn close(&mut self) {
         self.generation |= 1;
+        self.last_told = u64::MAX;
         self.wake();
     }
 
@@ -67,6 +82,10 @@ impl Table {
 
     pub(crate) fn generation(&self) -> u64 {
         self.generation
+    }
+
+    pub(crate) fn last_told(&self) -> u64 {
+        self.last_told
     }
 
     pub(crate) fn wake(&self) {
