@@ -111,6 +111,7 @@ impl ApiServer {
     /// history is forgotten, and open watches are closed.
     pub fn restore(&self, backup: &Backup) {
         self.core.store().restore(backup.data());
+        self.core.background.kick(&self.core);
     }
 
     /// Answers one request: what the service does, for those who need no service.

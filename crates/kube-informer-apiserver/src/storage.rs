@@ -197,8 +197,7 @@ impl Store {
         self.link(kind, &stored);
         self.table(kind).objects.insert_mut(key.clone(), stored.clone());
         self.commit(kind, event, stored.clone(), old);
-        let orphaned = stored.owners.iter().any(|&uid| !self.uid_exists(uid));
-        if stored.deleting || orphaned {
+        if self.is_unsettled(&stored) {
             self.pending.insert((kind.id.clone(), key));
         }
         stored
@@ -254,7 +253,7 @@ impl Store {
         BackupData::take(self.revision, &self.tables, &self.custom)
     }
 
-    /// Puts everything back as it was, revision included.
+    /// Puts everything back as it was, revision included. The background work has to look at what was ending then.
     pub(crate) fn restore(&mut self, backup: &BackupData) {
         self.revision = backup.revision;
         self.revisions.send_replace(backup.revision);
@@ -263,7 +262,6 @@ impl Store {
         self.watchable = backup.revision;
         self.uids.clear();
         self.dependents.clear();
-        self.pending.clear();
         for table in self.tables.values_mut() {
             table.clear(backup.revision);
         }
@@ -273,7 +271,17 @@ impl Store {
                 self.link_in(id, stored);
             }
         }
+        let stored = backup.objects.iter().flat_map(|(id, objects)| objects.values().map(move |it| (id, it)));
+        self.pending = stored
+            .filter(|(_, stored)| self.is_unsettled(stored))
+            .map(|(id, stored)| (id.clone(), stored.key.clone()))
+            .collect();
         self.end_watches();
+    }
+
+    /// Whether the background work has to look at an object: it is being deleted, or an owner of it is gone.
+    fn is_unsettled(&self, stored: &Stored) -> bool {
+        stored.deleting || stored.owners.iter().any(|&uid| !self.uid_exists(uid))
     }
 
     /// What a removal may set free: what it owned, owners that waited for it, the namespace or definition it was of.

@@ -97,6 +97,29 @@ async fn a_backup_brings_objects_and_revision_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_ending_in_a_backup_ends() {
+    let server = server();
+    let ending = "/api/v1/namespaces/ending";
+    create(&server, "/api/v1/namespaces", &json!({ "metadata": { "name": "ending" } })).await;
+    let owner = create(&server, MAPS, &config_map("owner")).await;
+    let mut owned = config_map("owned");
+    owned["metadata"]["ownerReferences"] = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"] }]);
+    create(&server, MAPS, &owned).await;
+    delete(&server, ending).await;
+    delete(&server, &format!("{MAPS}/owner")).await;
+    // The background work has had no turn yet.
+    let backup = server.backup();
+    let ended = async || {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        (get(&server, ending).await.code, get(&server, MAPS).await.names())
+    };
+    assert_eq!(ended().await, (404, Vec::new()));
+    server.restore(&backup);
+    assert_eq!(get(&server, ending).await.json()["status"]["phase"], "Terminating");
+    assert_eq!(ended().await, (404, Vec::new()), "and again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_same_seed_gives_the_same_objects() {
     let mut seen: Vec<Value> = Vec::new();
     for _ in 0..2 {
