@@ -265,6 +265,9 @@ impl Store {
         for table in self.tables.values_mut() {
             table.clear(backup.revision);
         }
+        for kind in backup.custom.values() {
+            self.table(kind).open();
+        }
         for (id, objects) in &backup.objects {
             self.tables.entry(id.clone()).or_default().objects = objects.clone();
             for (_, stored) in objects {

@@ -195,6 +195,28 @@ async fn a_deleted_definition_takes_its_objects_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_restored_definition_can_end_again() {
+    let server = with_foos().await;
+    let mut held = foo("held", "red");
+    held["metadata"]["finalizers"] = json!(["x.io/hold"]);
+    create(&server, FOOS, &held).await;
+    let path = format!("{DEFINITIONS}/foos.x.io");
+    delete(&server, &path).await;
+    settle().await;
+    let backup = server.backup();
+    for _ in 0..2 {
+        let mut watch = Watch::open(&server, &format!("{FOOS}?watch=true")).await;
+        assert_eq!(watch.news().await.len(), 1);
+        merge_patch(&server, &format!("{FOOS}/held"), &json!({ "metadata": { "finalizers": null } })).await;
+        settle().await;
+        assert_eq!(get(&server, &path).await.code, 404);
+        assert!(watch.news().await[0].starts_with("DELETED held"));
+        assert!(watch.ended().await, "nothing can come any more");
+        server.restore(&backup);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_definition_must_make_sense() {
     let server = server();
     let mut wrong_name = definition();
