@@ -8,7 +8,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time::{Instant, sleep_until};
@@ -93,7 +93,8 @@ impl FaultyAnswer {
             let frame = answer.next().await?;
             Some((frame.map(Frame::data), answer))
         });
-        StreamBody::new(frames).boxed_unsync()
+        // Fused: who asks an ended body for more gets nothing, not a panic.
+        StreamBody::new(frames.fuse()).boxed_unsync()
     }
 
     /// The next bytes to send; none at a clean end.

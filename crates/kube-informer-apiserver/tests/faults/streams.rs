@@ -4,9 +4,11 @@ use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
 use http::Request;
+use http_body_util::BodyExt;
 use kube_client::client::Body;
 use kube_wire::gzip::Gunzip;
 use tokio::time::Instant;
+use tower::Service;
 
 use crate::cluster::{Answer, Cluster, End, PODS, WATCH};
 
@@ -49,6 +51,15 @@ async fn end_between_frames() {
     let cluster = Cluster::with("watch: end-stream after 1 events").await;
     let (answer, end) = cluster.read(WATCH).await;
     assert_eq!((answer.events(), end), (vec!["ADDED a".into()], End::Clean));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_on_behind_the_end_gets_nothing() {
+    let cluster = Cluster::with("watch: end-stream after 1 events").await;
+    let request = Request::get(WATCH).body(Body::empty()).unwrap();
+    let mut body = cluster.server.connect().call(request).await.unwrap().into_body();
+    while body.frame().await.is_some() {}
+    assert!(body.frame().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
