@@ -134,7 +134,7 @@ impl Drop for ControlPlane {
 fn fill(settings: &Settings, data: &Path) -> anyhow::Result<()> {
     eprintln!("filling a server with {} pods, once; this takes minutes", settings.pods);
     fs::create_dir_all(&settings.cache)?;
-    let partial = data.with_extension("partial");
+    let partial = partial(data, std::process::id());
     if partial.exists() {
         fs::remove_dir_all(&partial)?;
     }
@@ -152,6 +152,31 @@ fn fill(settings: &Settings, data: &Path) -> anyhow::Result<()> {
     }
     plane.command("compact")?;
     drop(plane);
-    fs::rename(&partial, data).context("the filled server cannot be kept")?;
+    match fs::rename(&partial, data) {
+        // Another process was first: what it filled is the same.
+        Err(_) if data.exists() => fs::remove_dir_all(&partial)?,
+        renamed => renamed.context("the filled server cannot be kept")?,
+    }
     Ok(())
+}
+
+/// Where a process fills a server: a place of its own for each, as several may do so at once. `bench/run` removes what is
+/// left there.
+fn partial(data: &Path, process: u32) -> PathBuf {
+    let mut name = data.as_os_str().to_owned();
+    name.push(format!(".partial-{process}"));
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fill_has_a_place_of_its_own() {
+        let [few, many] = ["data-v1-1.37.1-1000-7", "data-v1-1.37.1-50000-7"].map(Path::new);
+        assert_eq!(partial(few, 12), Path::new("data-v1-1.37.1-1000-7.partial-12"));
+        assert_ne!(partial(few, 12), partial(many, 12));
+        assert_ne!(partial(few, 12), partial(few, 13));
+    }
 }
