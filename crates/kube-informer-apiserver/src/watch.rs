@@ -72,7 +72,6 @@ struct Watch {
     seen: u64,
     wake: Arc<Notify>,
     epoch: u64,
-    generation: u64,
     deadline: Instant,
     bookmark_at: Option<Instant>,
 }
@@ -120,7 +119,6 @@ impl Watch {
         let epoch = store.epoch();
         let table = store.table(&kind);
         let wake = table.subscribe(id, cursor.clone());
-        let generation = table.generation();
         drop(store);
         core.counters.watch_opened();
         let mut watch = Self {
@@ -136,7 +134,6 @@ impl Watch {
             seen: revision,
             wake,
             epoch,
-            generation,
             deadline: now + timeout,
             bookmark_at: None,
         };
@@ -192,12 +189,10 @@ impl Watch {
         let table = store.table(&self.kind);
         // A watcher that is so far behind that its changes are gone is closed: it can come back and be told.
         let mut changes = table.history.after(self.cursor.load(Ordering::Relaxed), BATCH)?;
-        let is_over = table.generation() != self.generation;
-        if is_over {
-            changes.retain(|change| change.revision <= table.last_told());
-        }
+        let end = table.end_of(self.id);
+        changes.retain(|change| end.is_none_or(|end| change.revision <= end));
         if changes.is_empty() {
-            if is_over {
+            if end.is_some() {
                 return None;
             }
             self.seen = self.seen.max(revision);

@@ -22,10 +22,8 @@ pub(crate) struct Table {
     pub(crate) history: History,
     /// By number, so that they are woken in the same order in every run.
     watchers: BTreeMap<u64, Watcher>,
-    /// Odd while the kind is not served; watches of another generation end.
-    generation: u64,
-    /// The last revision that watches of earlier generations hear of: what comes later is in another form.
-    last_told: u64,
+    /// The kind is not served: who comes all the same hears the rest and ends.
+    is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -33,6 +31,8 @@ struct Watcher {
     /// How far it has read, so that compaction leaves alone what a live one still needs.
     cursor: Arc<AtomicU64>,
     wake: Arc<Notify>,
+    /// If it is to end: the last revision that it hears of. What comes later may be in another form.
+    end: Option<u64>,
 }
 
 impl Table {
@@ -63,29 +63,23 @@ impl Table {
         self.objects =
             self.objects.iter().map(|(key, stored)| (key.clone(), Arc::new(stored.reencode(kind)))).collect();
         self.forget(revision);
-        self.last_told = revision;
-        self.generation += 2;
-        self.wake();
+        self.end_watches(revision);
     }
 
     /// The kind is served no longer.
     pub(crate) fn close(&mut self) {
-        self.generation |= 1;
-        self.last_told = u64::MAX;
-        self.wake();
+        self.is_closed = true;
+        self.end_watches(u64::MAX);
     }
 
     /// The kind is served, perhaps again.
     pub(crate) fn open(&mut self) {
-        self.generation += self.generation & 1;
+        self.is_closed = false;
     }
 
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    pub(crate) fn last_told(&self) -> u64 {
-        self.last_told
+    /// If a watcher is to end: the last revision that it hears of.
+    pub(crate) fn end_of(&self, watcher: u64) -> Option<u64> {
+        self.watchers.get(&watcher)?.end
     }
 
     pub(crate) fn wake(&self) {
@@ -95,11 +89,20 @@ impl Table {
     /// A watcher arrives: what it has read, and what wakes it.
     pub(crate) fn subscribe(&mut self, watcher: u64, cursor: Arc<AtomicU64>) -> Arc<Notify> {
         let wake = Arc::new(Notify::new());
-        self.watchers.insert(watcher, Watcher { cursor, wake: Arc::clone(&wake) });
+        let end = self.is_closed.then_some(u64::MAX);
+        self.watchers.insert(watcher, Watcher { cursor, wake: Arc::clone(&wake), end });
         wake
     }
 
     pub(crate) fn unsubscribe(&mut self, watcher: u64) {
         self.watchers.remove(&watcher);
+    }
+
+    fn end_watches(&mut self, last: u64) {
+        for watcher in self.watchers.values_mut() {
+            // The first end counts: what came after it was not for them.
+            watcher.end.get_or_insert(last);
+        }
+        self.wake();
     }
 }
