@@ -470,3 +470,26 @@ async fn changes_during_a_cleanup_do_not_bring_another() {
     assert_eq!(held, Some(vec!["example.com/other".to_owned()]), "only its own is taken off");
     run.abort();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_the_cache_does_not_show_is_a_failure_and_no_loop() {
+    let server = server();
+    let api = api(&server);
+    create(&api, "a", "1").await;
+    let options = InformerOptions::default().cut(".metadata.finalizers".parse().unwrap());
+    let factory = SharedInformerFactory::with_defaults(server.client(), options);
+    let controller = Controller::new(factory.informer::<ConfigMap>());
+    let (handle, client_api) = (controller.handle(), api.clone());
+    let run = tokio::spawn(controller.run(move |request, context| {
+        let api = client_api.clone();
+        async move {
+            let Some(object) = context.get(&request) else { return Ok(Action::done()) };
+            finalizer(&api, "example.com/tidy", object, |_| async { Ok(Action::done()) }).await
+        }
+    }));
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    let stats = handle.stats();
+    assert_eq!(stats.succeeded, 1, "the patch that put it on");
+    assert!(stats.failed > 5 && stats.failed < 40, "tried later and later: {}", stats.failed);
+    run.abort();
+}

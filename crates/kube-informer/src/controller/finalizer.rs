@@ -18,7 +18,7 @@ use crate::object::{Object, View};
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// How often the finalizer is taken off again after others have changed the object meanwhile.
-const CONFLICTS: usize = 4;
+const MAX_CONFLICTS: u32 = 4;
 
 /// What a reconcile with a finalizer is asked to do.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ pub enum FinalizerEvent<K> {
 ///
 /// # Errors
 /// What `reconcile` fails with; what the server says to a patch, a conflict if the object has changed since it was read: then
-/// it is tried again. Changes during `Cleanup` are no conflict.
+/// it is tried again. Changes during `Cleanup` are no conflict, if the controller may `get` the object as well as `patch` it.
 pub async fn finalizer<K, F, Fut>(
     api: &Api<K>,
     name: &str,
@@ -57,12 +57,7 @@ where
     let finalizers = object.get()?.meta().finalizers.clone().unwrap_or_default();
     let holds = finalizers.iter().any(|held| held == name);
     match (object.deletion_timestamp().is_some(), holds) {
-        (false, false) => {
-            let with: Vec<String> = finalizers.into_iter().chain([name.to_owned()]).collect();
-            let version = object.version().to_string();
-            set_finalizers(api, &object, &version, &with).await?;
-            Ok(Action::requeue_after(LOOK_AGAIN))
-        }
+        (false, false) => put_on(api, &object, finalizers, name).await,
         (false, true) => reconcile(FinalizerEvent::Apply(object)).await,
         (true, true) => {
             let action = reconcile(FinalizerEvent::Cleanup(object.clone())).await?;
@@ -71,6 +66,34 @@ where
         }
         (true, false) => Ok(Action::done()),
     }
+}
+
+async fn put_on<K>(
+    api: &Api<K>,
+    object: &Object<K>,
+    mut finalizers: Vec<String>,
+    name: &str,
+) -> Result<Action, Failure>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+{
+    finalizers.push(name.to_owned());
+    let version = object.version().to_string();
+    let patched = match set_finalizers(api, object, &version, &finalizers).await {
+        // Somebody was faster, or the cache is behind: either way news is on its way.
+        Err(Refused(status)) if status.code == 409 => None,
+        patched => patched?,
+    };
+    if let Some(now) = patched.as_ref().map(Resource::meta) {
+        if !now.finalizers.iter().flatten().any(|held| held == name) {
+            return Err(Failure::retry(format!("the server took the finalizer {name} off again")));
+        }
+        if now.resource_version.as_deref() == Some(&*version) {
+            let why = "was there already, and the cache does not show it: is .metadata.finalizers cut?";
+            return Err(Failure::retry(format!("the finalizer {name} {why}")));
+        }
+    }
+    Ok(Action::requeue_after(LOOK_AGAIN))
 }
 
 /// Takes a finalizer off. Who changes the object all the time, its status say, must not make it stay for ever.
@@ -84,11 +107,12 @@ where
     K: Clone + Debug + DeserializeOwned,
 {
     let mut version = object.version().to_string();
-    for left in (0..=CONFLICTS).rev() {
+    let mut conflicts = 0;
+    loop {
         finalizers.retain(|held| held != name);
         match set_finalizers(api, object, &version, &finalizers).await {
-            Err(Refused(status)) if status.code == 409 && left > 0 => {}
-            done => return done,
+            Err(Refused(status)) if status.code == 409 && conflicts < MAX_CONFLICTS => conflicts += 1,
+            done => return done.map(|_| ()),
         }
         let Some(now) = api.get_metadata_opt(object.name()).await? else { return Ok(()) };
         if now.metadata.uid.as_deref().is_some_and(|uid| *object.uid() != *uid) {
@@ -97,24 +121,23 @@ where
         version = now.metadata.resource_version.unwrap_or_default();
         finalizers = now.metadata.finalizers.unwrap_or_default();
     }
-    Ok(())
 }
 
-/// For the version that was read: if anybody has changed the object since, the server refuses.
+/// For the version that was read: if anybody has changed the object since, the server refuses. `None` if it is gone already,
+/// and nothing holds it.
 async fn set_finalizers<K>(
     api: &Api<K>,
     object: &Object<K>,
     version: &str,
     finalizers: &[String],
-) -> Result<(), kube_client::Error>
+) -> Result<Option<K>, kube_client::Error>
 where
     K: Clone + Debug + DeserializeOwned,
 {
     let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
     match api.patch(object.name(), &PatchParams::default(), &Patch::Merge(&patch)).await {
-        Ok(_) => Ok(()),
-        // It is gone already, and nothing holds it.
-        Err(Refused(status)) if status.code == 404 => Ok(()),
+        Ok(now) => Ok(Some(now)),
+        Err(Refused(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -10,7 +10,7 @@ use super::predicate::{Change, Predicate};
 use crate::ObjectKey;
 use crate::event::Deleted;
 use crate::handler::{EventHandler, HandlerOptions};
-use crate::object::{Entry, Kind, Object, View};
+use crate::object::{Kind, Object, View};
 use crate::shared_informer::{Registration, SharedInformer};
 use crate::workqueue::{Add, Cause, WorkQueue};
 
@@ -154,7 +154,7 @@ impl<F> Enqueue<F> {
         let mut keys: Vec<ObjectKey> = objects.iter().flat_map(|object| (self.keys)(object)).collect();
         keys.sort_unstable();
         keys.dedup();
-        let version = change.new.or(change.old).and_then(|entry| entry.version().as_u64());
+        let version = objects.last().and_then(|newest| newest.version().as_u64());
         for key in keys {
             let cause = Cause::new(Arc::clone(&self.source), event);
             let cause = version.into_iter().fold(cause, Cause::at_version);
@@ -181,8 +181,8 @@ where
     }
 
     async fn on_delete(&mut self, deleted: Deleted<T>) {
-        let entry: &Entry = &deleted.object;
-        let change = Change { old: Some(entry), new: None };
+        // Judged by what the handler last heard of, for whose keys the end is news.
+        let change = Change { old: Some(&deleted.old), new: None };
         self.enqueue("deleted", change, &[&deleted.old, &deleted.object], 0);
     }
 }
@@ -190,6 +190,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Entry;
 
     fn secret(version: u32, app: &str) -> Object<()> {
         let kind = Arc::new(Kind::new("v1", "Secret", "secrets", true));
@@ -203,7 +204,9 @@ mod tests {
     async fn who_was_told_of_an_object_hears_of_its_end_whomever_it_belongs_to_by_then() {
         let queue = WorkQueue::new();
         let keys = |object: &Object<()>| vec![ObjectKey::cluster(object.label("app").unwrap())];
-        let mut enqueue = Enqueue { queue: queue.clone(), source: "Secret".into(), predicate: None, keys };
+        let predicate = Predicate::new("app=a", |change| change.old.unwrap().label("app") == Some("a"));
+        let (source, predicate) = ("Secret".into(), Some(predicate));
+        let mut enqueue = Enqueue { queue: queue.clone(), source, predicate, keys };
         // It changed hands and went before the handler heard of either.
         let (old, object) = (secret(1, "a"), secret(2, "b"));
         enqueue.on_delete(Deleted { old, object, final_state_unknown: false }).await;
