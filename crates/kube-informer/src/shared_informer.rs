@@ -192,7 +192,7 @@ impl<K> SharedInformer<K> {
     }
 
     /// Waits until a snapshot satisfies a condition, and gives it. For ever, if none does, whether the informer runs or not:
-    /// bound it with `tokio::time::timeout`. So do the other two.
+    /// bound it with `tokio::time::timeout`. The same goes for `wait_for_key` and `wait_for_version`.
     ///
     /// # Cancel safety
     /// May be dropped at any time.

@@ -136,6 +136,19 @@ async fn a_server_that_has_too_much_to_do_is_asked_for_streams_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_never_begins_a_stream_is_asked_for_lists() {
+    let source = ScriptedSource::new();
+    source.lists(5, &[("a", 1)]);
+    // No watch is scripted: each request for one waits for ever.
+    let informer =
+        SharedInformer::<Value>::over(Kind::new("v1", "Pod", "pods", true), source.clone(), streamed());
+    informer.start();
+    informer.wait_for_sync().await.unwrap();
+    let begun = source.asked();
+    assert_eq!(begun.iter().filter(|asked| asked.contains("stream")).count(), 3, "{begun:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_end_of_a_stream_is_marked_by_the_word_true_only() {
     let source = ScriptedSource::new();
     let live = source.live_watch();

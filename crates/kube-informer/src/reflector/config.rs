@@ -79,7 +79,7 @@ impl ReflectorConfig {
             *time = (*time).min(NEVER);
         }
         self.verify_every = self.verify_every.map(|time| time.min(NEVER));
-        // What is no number becomes the first of the two.
+        // Not a number becomes the lower bound.
         self.backoff.jitter = self.backoff.jitter.max(0.0).clamp(0.0, 1.0);
         self.backoff.factor = self.backoff.factor.max(1.0);
         self

@@ -10,6 +10,7 @@
 //! | a failed list | list; watch, if the list was only to verify | backoff, Retry-After |
 //! | a stream that the server rejects | list, from now on | none |
 //! | a stream without end bookmark in time | list, from now on | none |
+//! | a stream from a server that is away or has too much to do | stream | backoff, Retry-After |
 //! | a stream that failed | stream; list from now on after three in a row | backoff, Retry-After |
 //! | a watch that ended or broke | watch | backoff, Retry-After; the floor if it lasted |
 //! | an expired or too large version, a vanished resource | list or stream | spread over a second, or backoff |

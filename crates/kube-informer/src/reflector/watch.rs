@@ -75,10 +75,14 @@ impl Reflector {
         });
         let timeout = machine.watch_timeout();
         let request = WatchRequest { version: None, initial_events: true, timeout };
+        let asked = Instant::now();
         let mut open = match self.open(request).await {
             Ok(open) => open,
-            Err(error) if matches!(error.code(), None | Some(429 | 503)) => return Outcome::NotBegun(error),
-            Err(error) => return Outcome::Failed(error),
+            Err(error) => {
+                let in_time = asked.elapsed() < self.config.request_deadline;
+                let is_away = in_time && matches!(error.code(), None | Some(429 | 503));
+                return if is_away { Outcome::NotBegun(error) } else { Outcome::Failed(error) };
+            }
         };
         let begun = Instant::now();
         let deadline = begun + self.config.stream_deadline;

@@ -138,19 +138,25 @@ impl Keeper {
 
     async fn change_scopes(&self, scopes: &[Scope]) {
         let _one_at_a_time = self.changing.lock().await;
-        let (removed, ended) = {
+        let (removed, ended, before) = {
             // Under the lock, so that a start at the same time does not begin what is begun here.
             let mut life = self.lock();
             let (added, removed) = self.core.set_scopes(scopes);
             let mut ended = Vec::new();
+            let mut before = life.last.clone();
             if let Some(run) = life.run.as_mut() {
                 for scope in added {
                     self.reflect(run, scope);
                 }
                 ended.extend(run.reflectors.extract_if(.., |(scope, _, _)| removed.contains(scope)));
+                before.clone_from(&run.before);
             }
-            (removed, ended)
+            (removed, ended, before)
         };
+        // A run that was told to stop may not have ended yet.
+        if let Some(before) = before {
+            before.wait().await;
+        }
         for (_, cancel, tracker) in ended {
             cancel.cancel();
             tracker.close();

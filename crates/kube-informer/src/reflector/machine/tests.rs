@@ -10,7 +10,8 @@ use crate::backoff::BackoffConfig;
 /// Feeds outcomes, as words, and prints for each what comes next and after which wait.
 ///
 /// `list@5`, `stream@5`: complete at a version. `older`: such a list, refused. `page`: a page expired. `fail:500`, `fail:429/7`: an HTTP
-/// code and Retry-After. `late`: no end bookmark. `end:20`: a watch that lasted 20 s; `lost:410`, `unreadable`, `verify`.
+/// code and Retry-After. `away:503`: a stream that was not begun. `late`: no end bookmark. `end:20`: a watch that lasted 20 s;
+/// `lost:410`, `unreadable`, `verify`.
 #[allow(
     clippy::needless_pass_by_value,
     reason = "`expect!` makes a value, and a test reads better without `&`"
@@ -32,6 +33,7 @@ fn check(config: ReflectorConfig, outcomes: &str, expected: Expect) {
             },
             "page" => Outcome::PageExpired(error("410")),
             "fail" => Outcome::Failed(error(rest)),
+            "away" => Outcome::NotBegun(error(rest)),
             "late" => Outcome::NoEnd("no end bookmark came in time"),
             "end" => Outcome::Ended { lasted: Duration::from_secs(rest.parse().unwrap()), failure: None },
             "lost" => Outcome::Lost(error(rest)),
@@ -198,6 +200,18 @@ fn a_stream_may_fail_twice_in_a_row() {
         fail:500: List { limit: Some(500) } after 0.8s
         list@5: Watch after 0.0s
         Paged("streaming lists failed three times in a row")
+    "#]],
+    );
+    check(
+        ReflectorConfig::default(),
+        "away:503 away:429/7 away:503 away:503",
+        expect![[r#"
+        Stream
+        away:503: Stream after 0.2s
+        away:429/7: Stream after 7.5s
+        away:503: Stream after 0.8s
+        away:503: Stream after 1.6s
+        Streaming
     "#]],
     );
     check(
