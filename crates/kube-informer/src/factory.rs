@@ -219,8 +219,7 @@ impl SharedInformerFactory {
     ) -> Result<SharedInformer<K>, Conflict> {
         if !kind.is_namespaced() {
             // A default namespace is no reason to fail on nodes.
-            options.namespaces.clear();
-            options.changing_namespaces = false;
+            options.forget_namespaces();
         }
         let shape = Shape::of::<K>();
         let key = CacheKey::new(&kind, &options, &shape);
@@ -262,8 +261,7 @@ impl SharedInformerFactory {
     fn is_default(&self, kind: &Kind, key: &CacheKey, options: &InformerOptions, shape: &Shape) -> bool {
         let mut defaults = self.defaults();
         if !kind.is_namespaced() {
-            defaults.namespaces.clear();
-            defaults.changing_namespaces = false;
+            defaults.forget_namespaces();
         }
         defaults.metadata_only |= options.metadata_only;
         CacheKey::new(kind, &defaults, shape) == *key

@@ -11,6 +11,7 @@ mod parts;
 mod status;
 mod watch;
 
+use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 
@@ -124,7 +125,7 @@ impl Reflector {
         let _stopped = Stopped(&self.status);
         async {
             loop {
-                let Err(panic) = AssertUnwindSafe(self.run_loop()).catch_unwind().await else { return };
+                let Err(panic) = AssertUnwindSafe(self.run_loop()).catch_unwind().await;
                 // The source is the user's, or there is a bug: neither may end in silence.
                 let error = SourceError::transport("a panic", panic_text(&*panic));
                 let wait = self.config.backoff.cap;
@@ -137,7 +138,7 @@ impl Reflector {
         .await;
     }
 
-    async fn run_loop(&self) {
+    async fn run_loop(&self) -> Infallible {
         let mut machine = Machine::new(&self.config).having_seen(self.status().version);
         loop {
             let step = machine.step();

@@ -69,8 +69,7 @@ impl<K: View> SharedInformer<K> {
     /// `metadata_only`, `json`, `gzip`.
     pub fn over(kind: Kind, source: impl ListWatch, mut options: InformerOptions) -> Self {
         // The source does not know of scopes: each would list all of it.
-        options.namespaces.clear();
-        options.changing_namespaces = false;
+        options.forget_namespaces();
         let source: Arc<dyn ListWatch> = Arc::new(source);
         let source: SourceOf = Arc::new(move |_: &Scope| Arc::clone(&source));
         let core = Core::new(Arc::new(kind), source, options, Shape::of::<K>());

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::{api, change, config_map, create, delete, server, settle};
 use expect_test::expect;
+use futures_core::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_client::Api;
@@ -370,36 +371,50 @@ async fn a_shutdown_lets_what_runs_end_and_names_what_does_not() {
     assert_eq!(diary.take(), "quick\n", "what ran has ended, what waited has not begun");
 }
 
+/// Reconciles with a finalizer and notes what it is asked to do; `work` says what comes of it.
+fn tidy<F, Fut>(
+    api: &Api<ConfigMap>,
+    diary: &Diary,
+    work: F,
+) -> impl Fn(Request, Context<ConfigMap>) -> BoxFuture<'static, Result<Action, Failure>> + Send + Sync + 'static
+where
+    F: Fn(FinalizerEvent<ConfigMap>) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<Action, Failure>> + Send,
+{
+    let (api, diary) = (api.clone(), diary.clone());
+    move |request, context| {
+        let (api, diary, work) = (api.clone(), diary.clone(), work.clone());
+        Box::pin(async move {
+            let Some(object) = context.get(&request) else {
+                diary.note("gone");
+                return Ok(Action::done());
+            };
+            finalizer(&api, "example.com/tidy", object, |event| {
+                diary.note(if matches!(event, FinalizerEvent::Apply(_)) { "apply" } else { "cleanup" });
+                work(event)
+            })
+            .await
+        })
+    }
+}
+
+async fn nothing(_: FinalizerEvent<ConfigMap>) -> Result<Action, Failure> {
+    Ok(Action::done())
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_guarantees_that_cleanup_follows_apply() {
     let server = server();
-    let api = api(&server);
-    api.create(&PostParams::default(), &config_map("a", &[], &[])).await.unwrap();
-    let (diary, factory) = (Diary::default(), start(&server));
-    let (notes, client_api) = (diary.clone(), api.clone());
+    let (api, diary, factory) = (api(&server), Diary::default(), start(&server));
+    create(&api, "a", "1").await;
     let cleanups = Arc::new(AtomicUsize::new(0));
-    let run = tokio::spawn(Controller::new(factory.informer::<ConfigMap>()).run(move |request, context| {
-        let (notes, api, cleanups) = (notes.clone(), client_api.clone(), Arc::clone(&cleanups));
-        async move {
-            let Some(object) = context.get(&request) else {
-                notes.note("gone");
-                return Ok(Action::done());
-            };
-            finalizer(&api, "example.com/tidy", object, |event| async move {
-                match event {
-                    FinalizerEvent::Apply(_) => notes.note("apply"),
-                    FinalizerEvent::Cleanup(_) => {
-                        notes.note("cleanup");
-                        if cleanups.fetch_add(1, Ordering::SeqCst) == 0 {
-                            return Err(Failure::retry("the first cleanup fails"));
-                        }
-                    }
-                }
-                Ok(Action::done())
-            })
-            .await
-        }
-    }));
+    let work = tidy(&api, &diary, move |event| {
+        let cleanup = matches!(event, FinalizerEvent::Cleanup(_));
+        let first = cleanup && cleanups.fetch_add(1, Ordering::SeqCst) == 0;
+        let result = if first { Err(Failure::retry("the first cleanup fails")) } else { Ok(Action::done()) };
+        std::future::ready(result)
+    });
+    let run = tokio::spawn(Controller::new(factory.informer::<ConfigMap>()).run(work));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(diary.take(), "apply\n");
     let held = api.get("a").await.unwrap().metadata.finalizers;
@@ -414,23 +429,11 @@ async fn a_finalizer_guarantees_that_cleanup_follows_apply() {
 #[tokio::test(start_paused = true)]
 async fn apply_follows_the_finalizer_where_a_filter_drops_its_change() {
     let server = server();
-    let api = api(&server);
+    let (api, diary, factory) = (api(&server), Diary::default(), start(&server));
     create(&api, "a", "1").await;
-    let (diary, factory) = (Diary::default(), start(&server));
-    let (notes, client_api) = (diary.clone(), api.clone());
     // ConfigMaps have no generation, so no update passes.
     let controller = Controller::new(factory.informer::<ConfigMap>()).filter(Predicate::generation());
-    let run = tokio::spawn(controller.run(move |request, context| {
-        let (notes, api) = (notes.clone(), client_api.clone());
-        async move {
-            let Some(object) = context.get(&request) else { return Ok(Action::done()) };
-            finalizer(&api, "example.com/tidy", object, |event| async move {
-                notes.note(if matches!(event, FinalizerEvent::Apply(_)) { "apply" } else { "cleanup" });
-                Ok(Action::done())
-            })
-            .await
-        }
-    }));
+    let run = tokio::spawn(controller.run(tidy(&api, &diary, nothing)));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(diary.take(), "apply\n");
     run.abort();
@@ -439,33 +442,25 @@ async fn apply_follows_the_finalizer_where_a_filter_drops_its_change() {
 #[tokio::test(start_paused = true)]
 async fn changes_during_a_cleanup_do_not_bring_another() {
     let server = server();
-    let api = api(&server);
+    let (api, diary, factory) = (api(&server), Diary::default(), start(&server));
     let mut object = config_map("a", &[], &[]);
     object.metadata.finalizers = Some(vec!["example.com/tidy".to_owned(), "example.com/other".to_owned()]);
     api.create(&PostParams::default(), &object).await.unwrap();
-    let (diary, factory) = (Diary::default(), start(&server));
-    let (notes, client_api) = (diary.clone(), api.clone());
-    let run = tokio::spawn(Controller::new(factory.informer::<ConfigMap>()).run(move |request, context| {
-        let (notes, api) = (notes.clone(), client_api.clone());
+    let client_api = api.clone();
+    let work = tidy(&api, &diary, move |event| {
+        let api = client_api.clone();
         async move {
-            let Some(object) = context.get(&request) else { return Ok(Action::done()) };
-            finalizer(&api, "example.com/tidy", object, |event| {
-                let api = api.clone();
-                async move {
-                    if let FinalizerEvent::Cleanup(_) = event {
-                        notes.note("cleanup");
-                        change(&api, "a", "2").await;
-                    }
-                    Ok(Action::done())
-                }
-            })
-            .await
+            if let FinalizerEvent::Cleanup(_) = event {
+                change(&api, "a", "2").await;
+            }
+            Ok(Action::done())
         }
-    }));
+    });
+    let run = tokio::spawn(Controller::new(factory.informer::<ConfigMap>()).run(work));
     settle().await;
     api.delete("a", &DeleteParams::default()).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(diary.take(), "cleanup\n");
+    assert_eq!(diary.take(), "apply\ncleanup\n");
     let held = api.get("a").await.unwrap().metadata.finalizers;
     assert_eq!(held, Some(vec!["example.com/other".to_owned()]), "only its own is taken off");
     run.abort();
@@ -474,22 +469,16 @@ async fn changes_during_a_cleanup_do_not_bring_another() {
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_the_cache_does_not_show_is_a_failure_and_no_loop() {
     let server = server();
-    let api = api(&server);
+    let (api, diary) = (api(&server), Diary::default());
     create(&api, "a", "1").await;
     let options = InformerOptions::default().cut(".metadata.finalizers".parse().unwrap());
     let factory = SharedInformerFactory::with_defaults(server.client(), options);
     let controller = Controller::new(factory.informer::<ConfigMap>());
-    let (handle, client_api) = (controller.handle(), api.clone());
-    let run = tokio::spawn(controller.run(move |request, context| {
-        let api = client_api.clone();
-        async move {
-            let Some(object) = context.get(&request) else { return Ok(Action::done()) };
-            finalizer(&api, "example.com/tidy", object, |_| async { Ok(Action::done()) }).await
-        }
-    }));
+    let handle = controller.handle();
+    let run = tokio::spawn(controller.run(tidy(&api, &diary, nothing)));
     tokio::time::sleep(Duration::from_mins(10)).await;
     let stats = handle.stats();
-    assert_eq!(stats.succeeded, 1, "the patch that put it on");
+    assert_eq!((stats.succeeded, diary.take().as_str()), (1, ""), "only the patch that put it on");
     assert!(stats.failed > 5 && stats.failed < 40, "tried later and later: {}", stats.failed);
     run.abort();
 }

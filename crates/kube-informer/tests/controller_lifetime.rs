@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{api, create, server, settle};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube_informer::controller::{Action, Context, Failure, Request};
+use kube_informer::controller::{Action, Context, ControllerStats, Failure, Request};
 use kube_informer::workqueue::{Cause, RateLimit};
 use kube_informer::{Controller, InformerOptions, ObjectKey, SharedInformerFactory};
 use kube_informer_apiserver::faults::{Fault, Faults, Rule};
@@ -204,20 +204,31 @@ impl std::fmt::Display for Unspeakable {
 
 impl std::error::Error for Unspeakable {}
 
-#[tokio::test(start_paused = true)]
-async fn an_error_that_panics_where_it_is_shown_costs_no_worker() {
+/// What one worker comes to in so long, on one object, with a limit of a second and retries after another.
+async fn work_for<F, Fut>(time: Duration, reconcile: F) -> ControllerStats
+where
+    F: Fn(Request, Context<ConfigMap>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Action, Failure>> + Send + 'static,
+{
     let server = server();
     create(&api(&server), "a", "1").await;
     let factory = SharedInformerFactory::new(server.client());
+    let second = Duration::from_secs(1);
     let controller = Controller::new(factory.informer::<ConfigMap>())
-        .retry(RateLimit::exponential(Duration::from_secs(1), Duration::from_secs(1)));
+        .reconcile_limit(second)
+        .retry(RateLimit::exponential(second, second));
     let handle = controller.handle();
-    let run = tokio::spawn(
-        controller.run(|_, _| std::future::ready(Err::<Action, Failure>(Failure::from(Unspeakable)))),
-    );
-    tokio::time::sleep(Duration::from_millis(9_500)).await;
-    assert_eq!(handle.stats().panicked, 10, "the one worker goes on");
+    let run = tokio::spawn(controller.run(reconcile));
+    tokio::time::sleep(time).await;
     run.abort();
+    handle.stats()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_panics_where_it_is_shown_costs_no_worker() {
+    let unspeakable = |_, _| std::future::ready(Err(Failure::from(Unspeakable)));
+    let stats = work_for(Duration::from_millis(9_500), unspeakable).await;
+    assert_eq!(stats.panicked, 10, "the one worker goes on");
 }
 
 /// Panics where it is dropped.
@@ -231,21 +242,12 @@ impl Drop for Bomb {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_what_a_reconcile_leaves_behind_costs_no_worker() {
-    let server = server();
-    create(&api(&server), "a", "1").await;
-    let factory = SharedInformerFactory::new(server.client());
-    let controller = Controller::new(factory.informer::<ConfigMap>())
-        .reconcile_limit(Duration::from_secs(1))
-        .retry(RateLimit::exponential(Duration::from_secs(1), Duration::from_secs(1)));
-    let handle = controller.handle();
-    let run = tokio::spawn(controller.run(|_, _| async {
+    let explosive = |_, _| async {
         let _bomb = Bomb;
         std::future::pending::<Result<Action, Failure>>().await
-    }));
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    let stats = handle.stats();
+    };
+    let stats = work_for(Duration::from_secs(20), explosive).await;
     assert_eq!((stats.panicked, stats.timed_out), (10, 0), "the one worker goes on");
-    run.abort();
 }
 
 #[tokio::test(start_paused = true)]

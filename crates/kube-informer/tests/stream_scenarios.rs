@@ -137,15 +137,16 @@ async fn a_server_that_has_too_much_to_do_is_asked_for_streams_all_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_begins_a_stream_is_asked_for_lists() {
-    let source = ScriptedSource::new();
-    source.lists(5, &[("a", 1)]);
     // No watch is scripted: each request for one waits for ever.
-    let informer =
-        SharedInformer::<Value>::over(Kind::new("v1", "Pod", "pods", true), source.clone(), streamed());
-    informer.start();
-    informer.wait_for_sync().await.unwrap();
-    let begun = source.asked();
-    assert_eq!(begun.iter().filter(|asked| asked.contains("stream")).count(), 3, "{begun:?}");
+    check_with(streamed(), "wait 4m · list@5 a@1 · asked · status", expect![[r#"
+        add a@1 (initial)
+        > 0.0s stream
+        > 60.2s stream
+        > 120.6s stream
+        > 181.4s list limit 500
+        > 240.0s watch from 5
+        Watching Paged("streaming lists failed three times in a row") @5, the watch took too long: no answer within the deadline
+    "#]]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -278,6 +278,8 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::Value;
 
     use crate::delta_fifo::{Delta, DeltaType, Scope};
@@ -285,13 +287,17 @@ mod tests {
     use crate::source::ScriptedSource;
     use crate::{IndexBy, InformerOptions, Kind, SharedInformer};
 
+    /// An informer that does not run, and an object for it.
+    fn informer_and_pod() -> (SharedInformer<Value>, Arc<Entry>) {
+        let kind = Kind::new("v1", "Pod", "pods", true);
+        let informer = SharedInformer::over(kind.clone(), ScriptedSource::new(), InformerOptions::default());
+        let text = br#"{"metadata":{"name":"a","uid":"u","resourceVersion":"1"}}"#;
+        (informer, Arc::new(Entry::from_json(&kind.into(), text).unwrap()))
+    }
+
     #[tokio::test(start_paused = true)]
     async fn an_index_function_that_the_loop_calls_runs_under_no_lock() {
-        let kind = Kind::new("v1", "Pod", "pods", true);
-        let informer =
-            SharedInformer::<Value>::over(kind.clone(), ScriptedSource::new(), InformerOptions::default());
-        let text = br#"{"metadata":{"name":"a","uid":"u","resourceVersion":"1"}}"#;
-        let entry = Entry::from_json(&kind.into(), text).unwrap().into();
+        let (informer, entry) = informer_and_pod();
         informer.core().fifo.put(&Scope::CLUSTER, Delta::new(DeltaType::Added, entry)).await;
         let batch = informer.core().fifo.drain().await.unwrap();
         // Added while a batch is on its way, so that the loop must ask it; with a lock held, asking back would never end.
@@ -304,14 +310,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_resync_that_waits_comes_round_to_those_who_are_due_meanwhile() {
-        let kind = Kind::new("v1", "Pod", "pods", true);
-        let informer =
-            SharedInformer::<Value>::over(kind.clone(), ScriptedSource::new(), InformerOptions::default());
-        let text = br#"{"metadata":{"name":"a","uid":"u","resourceVersion":"1"}}"#;
-        let entry = std::sync::Arc::new(Entry::from_json(&kind.into(), text).unwrap());
+        let (informer, entry) = informer_and_pod();
         let fifo = &informer.core().fifo;
         for round in [[3, 4], [1, 3]] {
-            let delta = Delta::new(DeltaType::Sync, std::sync::Arc::clone(&entry));
+            let delta = Delta::new(DeltaType::Sync, Arc::clone(&entry));
             fifo.resync([Delta { round: Some(round.into()), ..delta }]).await;
         }
         let batch = fifo.drain().await.unwrap();

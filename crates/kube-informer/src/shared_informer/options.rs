@@ -136,6 +136,12 @@ impl InformerOptions {
         self
     }
 
+    /// All of the source, where it has no namespaces or does not know of them.
+    pub(crate) fn forget_namespaces(&mut self) {
+        self.namespaces.clear();
+        self.changing_namespaces = false;
+    }
+
     /// Whether the cache keeps decoded values instead of bytes.
     pub(crate) fn keeps_values(&self) -> bool {
         self.storage == Storage::Decoded || self.transform.as_ref().is_some_and(Transform::makes_values)

@@ -20,13 +20,11 @@ pub(super) struct Retired(VecDeque<Arc<State>>);
 impl Retired {
     /// Adds what was just replaced, and frees what nobody reads any more.
     pub(super) fn add(&mut self, state: Arc<State>) {
+        self.0.push_back(state);
         // A count of one cannot grow again: what is replaced is found nowhere else.
         self.0.retain(|state| Arc::strong_count(state) > 1);
-        if Arc::strong_count(&state) > 1 {
-            if self.0.len() == MAX_LEN {
-                self.0.pop_front();
-            }
-            self.0.push_back(state);
+        if self.0.len() > MAX_LEN {
+            self.0.pop_front();
         }
     }
 }
