@@ -70,6 +70,8 @@ struct Watch {
     cursor: Arc<AtomicU64>,
     /// The newest revision that this watcher has seen everything of.
     seen: u64,
+    /// The version that a watch from the future began at: nothing up to it is sent, bookmarks included. Otherwise 0.
+    silent_until: u64,
     wake: Arc<Notify>,
     epoch: u64,
     deadline: Instant,
@@ -115,6 +117,7 @@ impl Watch {
             None => Duration::from_secs(core.random(|random| random.u64(1800..3600))),
         };
         let now = Instant::now();
+        let silent_until = if revision > store.revision() { revision } else { 0 };
         let (id, cursor) = (core.next_watcher(), Arc::new(AtomicU64::new(revision)));
         let epoch = store.epoch();
         let table = store.table(&kind);
@@ -132,6 +135,7 @@ impl Watch {
             changes: VecDeque::new(),
             cursor,
             seen: revision,
+            silent_until,
             wake,
             epoch,
             deadline: now + timeout,
@@ -172,7 +176,9 @@ impl Watch {
                     }
                     if self.bookmark_at.is_some_and(|at| now >= at) {
                         self.bookmark_at = self.next_bookmark();
-                        return Some(self.bookmark(self.seen, false));
+                        if self.seen > self.silent_until {
+                            return Some(self.bookmark(self.seen, false));
+                        }
                     }
                 }
             }

@@ -134,6 +134,54 @@ async fn versions_say_how_fresh_a_list_must_be() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn exact_lists_show_the_past_in_pages() {
+    let server = server();
+    maps(&server, &["a", "b", "c"]).await;
+    let then = server.revision();
+    delete(&server, &format!("{MAPS}/a")).await;
+    maps(&server, &["d"]).await;
+    let exact = format!("resourceVersion={then}&resourceVersionMatch=Exact");
+    let first = get(&server, &format!("{MAPS}?{exact}&limit=1")).await;
+    assert_eq!((first.names(), first.version()), (vec!["a".to_owned()], then));
+    assert_eq!(first.json()["metadata"]["remainingItemCount"], 2);
+    let token = first.json()["metadata"]["continue"].as_str().unwrap().to_owned();
+    assert_eq!(get(&server, &format!("{MAPS}?continue={token}")).await.names(), ["b", "c"]);
+    let other = get(&server, &format!("/api/v1/secrets?{exact}&limit=1")).await;
+    assert_eq!((other.names().len(), other.version()), (0, then), "a kind that nobody wrote");
+    server.compact_now();
+    for path in [MAPS, "/api/v1/secrets"] {
+        let expired = get(&server, &format!("{path}?{exact}&limit=1")).await;
+        assert_eq!((expired.code, expired.json()["reason"].as_str()), (410, Some("Expired")), "{path}");
+        assert_eq!(expired.message(), "The resourceVersion for the provided list is too old.");
+    }
+    let exact = format!("resourceVersion={}&resourceVersionMatch=Exact", server.revision());
+    assert_eq!(get(&server, &format!("{MAPS}?{exact}")).await.names(), ["b", "c", "d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exact_list_of_the_future_is_too_large() {
+    let server = server();
+    maps(&server, &["a"]).await;
+    let backup = server.backup();
+    maps(&server, &["b", "c"]).await;
+    let (known, path) = (server.revision(), format!("{MAPS}?limit=1&resourceVersionMatch=Exact"));
+    server.restore(&backup);
+    let start = tokio::time::Instant::now();
+    let late = get(&server, &format!("{path}&resourceVersion={known}")).await;
+    assert_eq!(start.elapsed(), Duration::from_secs(3));
+    assert_eq!((late.code, late.headers["retry-after"].to_str().unwrap()), (504, "1"));
+    let current = backup.revision();
+    let message = format!("Timeout: Too large resource version: {known}, current: {current}");
+    assert_eq!(late.message(), message);
+    assert_eq!(late.json()["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
+    // Once the restored server has overtaken the version, it answers with a state of its own.
+    maps(&server, &["x", "y", "z"]).await;
+    let overtaken = get(&server, &format!("{path}&resourceVersion={known}")).await;
+    assert_eq!((overtaken.code, overtaken.version()), (200, known));
+    assert_eq!(overtaken.json()["metadata"]["remainingItemCount"], 2, "a, x and y");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_version_of_the_future_is_waited_for_and_then_refused() {
     let server = server();
     let future = server.revision() + 1;

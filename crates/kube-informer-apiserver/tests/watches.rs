@@ -94,6 +94,35 @@ async fn bookmarks_come_about_once_a_minute_and_before_the_end() {
     assert_eq!(silent.next().await, None, "no bookmarks unless asked for");
 }
 
+/// As after a restore: the real server accepts the watch and says nothing until its revision passes that version.
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_the_future_gets_no_bookmarks_either() {
+    let server = server();
+    create(&server, MAPS, &config_map("a")).await;
+    let backup = server.backup();
+    for value in ["1", "2", "3"] {
+        label(&server, "a", value).await;
+    }
+    let known = server.revision();
+    server.restore(&backup);
+    let path =
+        format!("{MAPS}?watch=true&resourceVersion={known}&allowWatchBookmarks=true&timeoutSeconds=3600");
+    let answer = common::open(&server, "GET", &path, &[], b"").await;
+    assert_eq!(answer.status(), 200);
+    let mut watch = Watch::open(&server, &path).await;
+    let silence =
+        async |watch: &mut Watch| tokio::time::timeout(Duration::from_mins(10), watch.next()).await.is_err();
+    assert!(silence(&mut watch).await, "nothing has happened");
+    label(&server, "a", "4").await;
+    label(&server, "a", "5").await;
+    assert!(silence(&mut watch).await, "below the version");
+    assert_eq!(label(&server, "a", "6").await, known);
+    assert!(silence(&mut watch).await, "at the version");
+    let next = label(&server, "a", "7").await;
+    assert_eq!(brief(&watch.next().await.unwrap()), format!("MODIFIED a@{next}"));
+    assert_eq!(brief(&watch.next().await.unwrap()), format!("BOOKMARK @{next}"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_watch_without_a_timeout_ends_within_the_hour() {
     let server = server();

@@ -18,6 +18,7 @@ pub(crate) fn refusal(fault: &Fault, call: &Call) -> Option<Response<Body>> {
         Fault::Unauthorized => Status::new(401, "Unauthorized", "Unauthorized"),
         Fault::Forbidden => Status::new(403, "Forbidden", forbidden(call)),
         Fault::NotFound => Status::no_such_resource(),
+        Fault::MethodNotAllowed => Status::method_not_allowed(),
         Fault::Gone => Status::expired("The resourceVersion for the provided list is too old."),
         Fault::TooManyRequests { retry_after } => {
             let status = Status::new(429, "TooManyRequests", "Too many requests, please try again later.");

@@ -24,6 +24,7 @@ use super::script::{ScriptError, Words, write_duration};
 /// | `unauthorized` | 401 `Unauthorized` |
 /// | `forbidden` | 403 `Forbidden` |
 /// | `not-found` | 404, "the server could not find the requested resource" |
+/// | `method-not-allowed` | 405 `MethodNotAllowed`, as an API without this verb answers |
 /// | `gone` | 410 `Expired` as an HTTP status |
 /// | `too-many-requests` | 429 without `Retry-After`; with one if written `too-many-requests retry-after 1s` |
 /// | `internal-error` | 500 `InternalError` |
@@ -90,6 +91,8 @@ pub enum Fault {
     Forbidden,
     /// `not-found`: 404.
     NotFound,
+    /// `method-not-allowed`: 405.
+    MethodNotAllowed,
     /// `gone`: 410 as an HTTP status.
     Gone,
     /// `too-many-requests`: 429.
@@ -189,7 +192,7 @@ pub(crate) enum Stage {
 
 impl Fault {
     /// Every kind once, with arguments that are easy to notice: a simulation draws from these.
-    pub const ALL_KINDS: [Self; 42] = [
+    pub const ALL_KINDS: [Self; 43] = [
         Self::Refuse,
         Self::Cut,
         Self::Stall,
@@ -197,6 +200,7 @@ impl Fault {
         Self::Unauthorized,
         Self::Forbidden,
         Self::NotFound,
+        Self::MethodNotAllowed,
         Self::Gone,
         Self::TooManyRequests { retry_after: None },
         Self::InternalError,
@@ -244,6 +248,7 @@ impl Fault {
             Self::Unauthorized => "unauthorized",
             Self::Forbidden => "forbidden",
             Self::NotFound => "not-found",
+            Self::MethodNotAllowed => "method-not-allowed",
             Self::Gone => "gone",
             Self::TooManyRequests { .. } => "too-many-requests",
             Self::InternalError => "internal-error",

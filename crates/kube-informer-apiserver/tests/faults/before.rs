@@ -76,6 +76,11 @@ async fn not_found() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn method_not_allowed() {
+    assert_eq!(refused("any: method-not-allowed", WATCH).await, (405, "MethodNotAllowed".into(), None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn gone() {
     assert_eq!(refused("any: gone", WATCH).await, (410, "Expired".into(), None));
 }
@@ -130,4 +135,35 @@ async fn streaming_list_ignored() {
     assert_eq!((answer.status, end), (200, End::Silence));
     assert_eq!(answer.events(), ["ADDED a", "ADDED b", "ADDED c"], "no end bookmark");
     assert_eq!(cluster.faults.count(Fault::IgnoreStreamingList), 1);
+}
+
+/// Every refusal can be aimed at watches alone, for as long as a test needs.
+#[tokio::test(start_paused = true)]
+async fn watches_are_refused_while_lists_work() {
+    for (fault, status) in [
+        ("unauthorized", 401),
+        ("forbidden", 403),
+        ("not-found", 404),
+        ("method-not-allowed", 405),
+        ("gone", 410),
+        ("too-many-requests", 429),
+        ("internal-error", 500),
+        ("unavailable", 503),
+        ("timeout", 504),
+    ] {
+        let cluster = Cluster::with(&format!("watch: {fault} until 3600s")).await;
+        for _ in 0..20 {
+            assert_eq!(cluster.get(WATCH).await.unwrap().status, status, "{fault}");
+            assert_eq!(cluster.get(PODS).await.unwrap().status, 200, "{fault}");
+        }
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        assert_eq!(cluster.get(WATCH).await.unwrap().status, 200, "{fault}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_never_sends_headers_while_lists_work() {
+    let cluster = Cluster::with("watch: stall").await;
+    assert_eq!(cluster.get(WATCH).await.err(), Some(End::Silence));
+    assert_eq!(cluster.get(PODS).await.unwrap().status, 200);
 }

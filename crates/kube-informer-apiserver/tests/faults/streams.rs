@@ -205,3 +205,20 @@ async fn gzip_is_only_for_those_who_accept_it() {
     assert!(!answer.headers.contains_key("content-encoding"));
     assert_eq!(answer.json()["items"].as_array().unwrap().len(), 3);
 }
+
+/// A server, or a proxy before it, that accepts watches and does not keep them.
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_accepted_and_closed_early() {
+    for (rule, end) in
+        [("watch: end-stream", End::Clean), ("watch: cut-stream", End::Broken(ErrorKind::ConnectionReset))]
+    {
+        let now = Instant::now();
+        let (answer, closed) = Cluster::with(rule).await.read(WATCH).await;
+        assert_eq!((answer.status, answer.frames.len(), closed), (200, 0, end), "{rule}");
+        assert_eq!(now.elapsed().as_millis(), 0, "{rule}");
+    }
+    let cluster = Cluster::with("watch: end-stream after 300ms").await;
+    let now = Instant::now();
+    let (answer, end) = cluster.read(WATCH).await;
+    assert_eq!((answer.events().len(), end, now.elapsed().as_millis()), (3, End::Clean, 300));
+}
