@@ -4,52 +4,68 @@
 //! [`workqueue`](crate::workqueue); reads through a [`lister`](crate::lister).
 
 mod action;
+mod error;
 mod finalizer;
+mod gate;
+mod handle;
 mod predicate;
+mod source;
 mod trigger;
 mod worker;
 
 use std::future::Future;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
-use futures_util::future::join_all;
 use futures_util::{FutureExt, StreamExt};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::ObjectKey;
+use crate::intake::panic_text;
 use crate::lister::Lister;
 use crate::object::{Object, View};
 use crate::shared_informer::SharedInformer;
-use crate::workqueue::{Add, Cause, QueueStats, RateLimit, Reasons, WorkQueue, WorkQueueConfig};
+use crate::workqueue::{RateLimit, Reasons, WorkQueue, WorkQueueConfig};
 
 pub use action::{Action, Failure};
+pub use error::ControllerError;
 pub use finalizer::{FinalizerEvent, finalizer};
+pub use handle::{ControllerHandle, ControllerStats};
 pub use predicate::{Change, Predicate};
+use source::SourceCell;
+pub use source::{SourceState, SourceStats};
+pub use trigger::WatchOptions;
 use trigger::{Running, Trigger};
-use worker::Counts;
 
 /// Reconciles the objects of a kind: the kind itself, what it owns, whatever concerns it.
 ///
 /// One key is never reconciled twice at the same time, nor twice for nothing. A key whose object is gone is reconciled, too:
 /// then [`Context::get`] gives `None`.
 ///
-/// # Sources that fail
-/// Workers start when every source has queued what is there. A source that the server refuses, because it does not have the kind
-/// or does not let us read it, is reported and not waited for; it joins when it comes. A server that cannot be reached is waited
-/// for: half of what is there is no ground to act on.
+/// # Sources that cannot be read
+/// No key is reconciled before every source was read completely at least once: every namespace of the kind itself, of owned
+/// kinds and of watched kinds. A source that the server refuses (403), does not have (404) or cannot answer for is waited for.
+/// The wait is logged at growing intervals and shown in [`ControllerStats::sources`]; it costs what the informers' own retries
+/// cost, one request per informer and backoff. [`start_limit`](Self::start_limit) bounds it.
+///
+/// A kind that may be missing is declared with [`WatchOptions::optional`]. While the server answers 404, the kind counts as
+/// empty. Once the server has the kind, workers pause until it was read completely; the same holds for namespaces that are
+/// added to an informer later.
+///
+/// A source that was read and is refused later keeps its last state, as every cache does while its server is out of reach.
 ///
 /// # Dropping
 /// A controller that never runs costs nothing. To stop one that runs, see [`run`](Self::run).
 pub struct Controller<K> {
     informer: SharedInformer<K>,
+    source: Arc<SourceCell>,
     predicate: Option<Predicate>,
     triggers: Vec<Trigger>,
     workers: usize,
     reconcile_limit: Option<Duration>,
+    start_limit: Option<Duration>,
     shutdown_limit: Duration,
     shutdown: BoxFuture<'static, ()>,
     handle: ControllerHandle,
@@ -75,85 +91,50 @@ pub struct Context<K> {
     lister: Lister<K>,
 }
 
-/// Looks at a controller and gives it keys, from outside. Cheap to clone.
-///
-/// # Dropping
-/// A handle keeps nothing running. When the controller has ended, or was dropped, what is asked of it is ignored.
-#[derive(Clone)]
-pub struct ControllerHandle {
-    queue: WorkQueue<ObjectKey>,
-    counts: Arc<Counts>,
-    predicates: Arc<Mutex<Vec<Predicate>>>,
-}
-
-/// What a controller has done.
-#[derive(Debug, Clone)]
-pub struct ControllerStats {
-    /// The queue.
-    pub queue: QueueStats,
-    /// The keys in work.
-    pub running: Vec<ObjectKey>,
-    /// Reconciles that succeeded.
-    pub succeeded: u64,
-    /// Reconciles that failed and are tried again.
-    pub failed: u64,
-    /// Reconciles that failed for good.
-    pub terminal: u64,
-    /// Reconciles that took too long.
-    pub timed_out: u64,
-    /// Reconciles that panicked.
-    pub panicked: u64,
-    /// Each predicate, and how many changes it dropped.
-    pub dropped: Vec<(String, u64)>,
-}
-
-/// Reconciles that did not end in time when the controller was to stop. They were ended at the await where they stood.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("these keys were still in work and were ended: {}", keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
-pub struct StillRunning {
-    /// The keys.
-    pub keys: Vec<ObjectKey>,
-}
-
 impl<K: View> Controller<K> {
     /// A controller of a kind, with one worker.
     pub fn new(informer: SharedInformer<K>) -> Self {
         // Per key alone: one key's failures are no reason to hold back another.
         let retry = RateLimit::exponential(Duration::from_millis(5), Duration::from_secs(1000));
         let queue = WorkQueue::with_config(WorkQueueConfig { retry, ..WorkQueueConfig::default() });
+        let handle = ControllerHandle::new(queue.clone());
         Self {
+            source: handle.add_source(informer.kind().to_string()),
             informer,
             predicate: None,
             triggers: Vec::new(),
             workers: 1,
             reconcile_limit: None,
+            start_limit: None,
             shutdown_limit: Duration::from_secs(30),
             shutdown: std::future::pending().boxed(),
-            closing: Closing(queue.clone()),
-            handle: ControllerHandle { queue, counts: Arc::default(), predicates: Arc::default() },
+            closing: Closing(queue),
+            handle,
         }
     }
 
-    /// Only changes of the kind itself that pass.
+    /// Only changes of the kind itself that pass. Of several filters, a change must pass every one.
     pub fn filter(mut self, predicate: Predicate) -> Self {
         self.handle.count_drops_of(&predicate);
-        self.predicate = Some(predicate);
+        self.predicate = Some(Predicate::both(self.predicate.take(), predicate));
         self
     }
 
     /// A change of an object that is managed by one of ours (its controlling owner reference says so) concerns the owner.
     pub fn owns<T: View>(self, informer: SharedInformer<T>) -> Self {
-        self.owned(informer, None)
+        self.owned(informer, WatchOptions::default())
     }
 
     /// As [`owns`](Self::owns), for changes that pass.
+    ///
+    /// Each call adds a source of its own; to require several predicates, combine them with [`Predicate::and`].
     pub fn owns_filtered<T: View>(self, informer: SharedInformer<T>, predicate: Predicate) -> Self {
-        self.owned(informer, Some(predicate))
+        self.owned(informer, WatchOptions::default().filter(predicate))
     }
 
-    fn owned<T: View>(self, informer: SharedInformer<T>, predicate: Option<Predicate>) -> Self {
+    fn owned<T: View>(self, informer: SharedInformer<T>, options: WatchOptions) -> Self {
         let owner = self.informer.kind().clone();
-        self.watched(informer, predicate, move |owned: &Object<T>| trigger::owner_of(&owner, owned))
+        self.watches_with(informer, options, move |owned: &Object<T>| trigger::owner_of(&owner, owned))
     }
 
     /// A change of an object concerns the keys that a function says, before and after the change.
@@ -162,36 +143,43 @@ impl<K: View> Controller<K> {
         informer: SharedInformer<T>,
         keys: impl Fn(&Object<T>) -> I + Send + Sync + 'static,
     ) -> Self {
-        self.watched(informer, None, keys)
+        self.watches_with(informer, WatchOptions::default(), keys)
     }
 
     /// As [`watches`](Self::watches), for changes that pass.
+    ///
+    /// Each call adds a source of its own; to require several predicates, combine them with [`Predicate::and`].
     pub fn watches_filtered<T: View, I: IntoIterator<Item = ObjectKey>>(
         self,
         informer: SharedInformer<T>,
         predicate: Predicate,
         keys: impl Fn(&Object<T>) -> I + Send + Sync + 'static,
     ) -> Self {
-        self.watched(informer, Some(predicate), keys)
+        self.watches_with(informer, WatchOptions::default().filter(predicate), keys)
     }
 
-    fn watched<T: View, I: IntoIterator<Item = ObjectKey>>(
+    /// As [`watches`](Self::watches), with options: predicates, or that the server need not have the kind.
+    pub fn watches_with<T: View, I: IntoIterator<Item = ObjectKey>>(
         mut self,
         informer: SharedInformer<T>,
-        predicate: Option<Predicate>,
+        options: WatchOptions,
         keys: impl Fn(&Object<T>) -> I + Send + Sync + 'static,
     ) -> Self {
-        if let Some(predicate) = &predicate {
+        if let Some(predicate) = &options.predicate {
             self.handle.count_drops_of(predicate);
         }
+        let cell = self.handle.add_source(informer.kind().to_string());
         let keys = move |object: &Object<T>| keys(object).into_iter().collect();
-        self.triggers.push(Trigger::informer(informer, predicate, keys));
+        self.triggers.push(Trigger::informer(informer, cell, options, keys));
         self
     }
 
     /// Keys from anywhere else.
+    ///
+    /// A stream may end: then it delivers no more keys, which [`ControllerStats::sources`] shows. If it panics, `run` ends.
     pub fn triggered_by(mut self, name: &str, keys: impl Stream<Item = ObjectKey> + Send + 'static) -> Self {
-        self.triggers.push(Trigger::stream(name, keys.boxed()));
+        let cell = self.handle.add_source(name.to_owned());
+        self.triggers.push(Trigger::stream(cell, keys.boxed()));
         self
     }
 
@@ -204,6 +192,12 @@ impl<K: View> Controller<K> {
     /// How long one reconcile may take. Without a limit by default.
     pub fn reconcile_limit(mut self, limit: Duration) -> Self {
         self.reconcile_limit = Some(limit);
+        self
+    }
+
+    /// How long `run` waits until every source was read completely, before it ends with an error. Without a limit by default.
+    pub fn start_limit(mut self, limit: Duration) -> Self {
+        self.start_limit = Some(limit);
         self
     }
 
@@ -233,29 +227,32 @@ impl<K: View> Controller<K> {
     /// Reconciles until the shutdown signal comes. Starts informers that do not run.
     ///
     /// # Errors
-    /// If reconciles did not end in time when it was to stop.
+    /// If reconciles did not end in time when it was to stop; if the start took longer than its limit; if an informer was
+    /// stopped or its factory shut down, because its cache no longer follows the server; if a stream panicked or a worker died.
+    /// To end a controller together with its factory, give the [signal](Self::shutdown_on) first.
     ///
     /// # Cancel safety
-    /// Dropped, it stops: nothing more is handed out, and reconciles end at the await where they stand. Whatever they had not done
-    /// is done by the next controller, for which everything there is is new.
-    pub async fn run<F, Fut>(self, reconcile: F) -> Result<(), StillRunning>
+    /// Dropped, it stops: nothing more is handed out, and reconciles end at the await that they have reached. The next
+    /// controller does the rest, because it reconciles every object that it finds.
+    pub async fn run<F, Fut>(self, reconcile: F) -> Result<(), ControllerError>
     where
         F: Fn(Request, Context<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Action, Failure>> + Send + 'static,
     {
         let queue = &self.closing.0;
         let context = Context { lister: self.informer.lister() };
-        let mut triggers = self.triggers;
-        triggers.insert(
-            0,
-            Trigger::informer(self.informer, self.predicate, |object: &Object<K>| vec![object.key().clone()]),
-        );
-        let sources: Vec<Running> = triggers.into_iter().map(|trigger| trigger.begin(queue)).collect();
+        let options = WatchOptions { predicate: self.predicate, optional: false };
+        let own_key = |object: &Object<K>| vec![object.key().clone()];
+        let own = Trigger::informer(self.informer, self.source, options, own_key);
+        let sources: Vec<Running> =
+            std::iter::once(own).chain(self.triggers).map(|trigger| trigger.begin(queue)).collect();
         let mut shutdown = self.shutdown;
+        let mut failure = source::first_failure(&sources).boxed();
         tokio::select! {
             biased;
             () = &mut shutdown => return Ok(()),
-            _ = join_all(sources.iter().map(Running::ready)) => {}
+            error = &mut failure => return Err(error),
+            started = source::all_read(&sources, self.start_limit) => started?,
         }
         let counts = &self.handle.counts;
         let reconcile = Arc::new(reconcile);
@@ -270,17 +267,37 @@ impl<K: View> Controller<K> {
                 reconcile,
             ));
         }
-        shutdown.await;
+        let ended = tokio::select! {
+            biased;
+            () = &mut shutdown => Ok(()),
+            error = &mut failure => Err(error),
+            Some(ended) = workers.join_next() => Err(worker_died(ended)),
+            () = source::hold_while_unread(&sources, &self.handle.gate) => Ok(()),
+        };
         queue.shut_down_now();
         let finish = async { while workers.join_next().await.is_some() {} };
         if tokio::time::timeout(self.shutdown_limit, finish).await.is_ok() {
-            return Ok(());
+            return ended;
         }
         let keys = counts.running();
-        // One that blocks its thread does not even notice: it is not waited for.
+        // A reconcile that blocks its thread does not notice that it was ended, so this wait is bounded.
         let _ = tokio::time::timeout(ABORT_LIMIT, workers.shutdown()).await;
-        Err(StillRunning { keys })
+        let still_running = ControllerError::StillRunning { keys };
+        if let Err(cause) = ended {
+            tracing::warn!(%cause, "{still_running}");
+            return Err(cause);
+        }
+        Err(still_running)
     }
+}
+
+fn worker_died(ended: Result<(), JoinError>) -> ControllerError {
+    let why = match ended.map_err(JoinError::try_into_panic) {
+        Err(Ok(panic)) => panic_text(&*panic),
+        Err(Err(error)) => error.to_string(),
+        Ok(()) => "its queue was shut down".into(),
+    };
+    ControllerError::WorkerDied { why }
 }
 
 impl<K> Context<K> {
@@ -298,47 +315,6 @@ impl<K> Context<K> {
 impl<K> Clone for Context<K> {
     fn clone(&self) -> Self {
         Self { lister: self.lister.clone() }
-    }
-}
-
-impl ControllerHandle {
-    /// Asks for a reconcile. Before the controller runs, it is kept until then.
-    pub fn enqueue(&self, key: ObjectKey, cause: Cause) {
-        self.queue.add_with(key, Add { cause: Some(cause), ..Add::default() });
-    }
-
-    /// Hands out no more keys until [`resume`](Self::resume); what runs goes on. For whoever must not work now, such as one that
-    /// does not lead. A controller that is paused before it runs begins paused.
-    pub fn pause(&self) {
-        self.queue.pause();
-    }
-
-    /// Hands out keys again.
-    pub fn resume(&self) {
-        self.queue.resume();
-    }
-
-    /// What the controller has done so far.
-    pub fn stats(&self) -> ControllerStats {
-        let count = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
-        let predicates = self.predicates.lock().unwrap_or_else(PoisonError::into_inner);
-        ControllerStats {
-            queue: self.queue.stats(),
-            running: self.counts.running(),
-            succeeded: count(&self.counts.succeeded),
-            failed: count(&self.counts.failed),
-            terminal: count(&self.counts.terminal),
-            timed_out: count(&self.counts.timed_out),
-            panicked: count(&self.counts.panicked),
-            dropped: predicates
-                .iter()
-                .map(|predicate| (predicate.name().to_owned(), predicate.dropped()))
-                .collect(),
-        }
-    }
-
-    fn count_drops_of(&self, predicate: &Predicate) {
-        self.predicates.lock().unwrap_or_else(PoisonError::into_inner).push(predicate.clone());
     }
 }
 
@@ -363,11 +339,5 @@ impl<K> std::fmt::Debug for Controller<K> {
 impl<K> std::fmt::Debug for Context<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Context").field("lister", &self.lister).finish()
-    }
-}
-
-impl std::fmt::Debug for ControllerHandle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ControllerHandle").field("stats", &self.stats()).finish()
     }
 }

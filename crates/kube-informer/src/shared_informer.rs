@@ -263,6 +263,25 @@ impl<K> SharedInformer<K> {
         self.core().statuses()
     }
 
+    /// The scopes whose first list is not in the store yet.
+    pub(crate) fn unread(&self) -> Vec<ReflectorStatus> {
+        self.core().unread()
+    }
+
+    /// Waits until a scope is added or removed, or its first list is in the store.
+    pub(crate) async fn parts_changed(&self) {
+        self.core().scopes_changed().await;
+    }
+
+    pub(crate) fn has_changing_namespaces(&self) -> bool {
+        self.core().options.changing_namespaces
+    }
+
+    /// Waits until it does not run.
+    pub(crate) async fn stopped(&self) {
+        self.keeper.stopped().await;
+    }
+
     /// Numbers about every stage.
     pub fn stats(&self) -> InformerStats {
         self.keeper.stats()

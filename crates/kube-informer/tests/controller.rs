@@ -13,7 +13,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_client::Api;
 use kube_client::api::{DeleteParams, PostParams};
-use kube_informer::controller::{Action, Context, Failure, FinalizerEvent, Predicate, Request, finalizer};
+use kube_informer::controller::{
+    Action, Context, ControllerError, Failure, FinalizerEvent, Predicate, Request, WatchOptions, finalizer,
+};
 use kube_informer::{Controller, InformerOptions, Kind, ObjectKey, SharedInformerFactory};
 use kube_informer_apiserver::ApiServer;
 use serde_json::{Value, json};
@@ -245,15 +247,18 @@ async fn workers_start_only_when_every_source_has_queued_what_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_whose_kind_is_not_installed_holds_up_nobody_and_joins_when_it_comes() {
+async fn an_optional_kind_that_is_not_installed_joins_when_it_appears() {
     let server = server();
     let api = api(&server);
     create(&api, "a", "1").await;
     let (diary, factory) = (Diary::default(), start(&server));
     let kind = Kind::new("example.com/v1", "Foo", "foos", true);
     let foos = factory.informer_of::<Value>(kind, InformerOptions::default()).unwrap();
-    let controller = Controller::new(factory.informer::<ConfigMap>())
-        .watches(foos, |foo| [ObjectKey::namespaced("default", foo.name())]);
+    let controller = Controller::new(factory.informer::<ConfigMap>()).watches_with(
+        foos,
+        WatchOptions::default().optional(),
+        |foo| [ObjectKey::namespaced("default", foo.name())],
+    );
     let run = tokio::spawn(controller.run(noting(&diary)));
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(diary.take(), "default/a 1 (ConfigMap added)\n");
@@ -315,6 +320,29 @@ async fn predicates_drop_and_count_what_is_not_worth_a_reconcile() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_must_pass_every_filter() {
+    let server = server();
+    let api = api(&server);
+    create(&api, "a", "1").await;
+    let never = || Predicate::new("never an update", |change| change.old.is_none());
+    let (diary, factory) = (Diary::default(), start(&server));
+    let both = WatchOptions::default().filter(never()).filter(Predicate::resource_version());
+    let controller = Controller::new(factory.informer::<ConfigMap>())
+        .filter(never())
+        .filter(Predicate::resource_version())
+        .watches_with(factory.informer::<ConfigMap>(), both, |map| [map.key().clone()]);
+    let handle = controller.handle();
+    let run = tokio::spawn(controller.run(noting(&diary)));
+    settle().await;
+    change(&api, "a", "2").await;
+    settle().await;
+    run.abort();
+    assert_eq!(diary.take(), "default/a 1 (ConfigMap added)\n", "the first filter drops updates");
+    let dropped = handle.stats().dropped;
+    assert_eq!(dropped[..2], [("never an update".to_owned(), 1), ("resourceVersion".to_owned(), 0)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn keys_come_from_streams_and_from_the_handle_too() {
     let server = server();
     let (diary, factory) = (Diary::default(), start(&server));
@@ -367,7 +395,8 @@ async fn a_shutdown_lets_what_runs_end_and_names_what_does_not() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     stop.notify_one();
     let error = run.await.unwrap().unwrap_err();
-    assert_eq!(error.keys, [ObjectKey::namespaced("default", "stuck")]);
+    let keys = vec![ObjectKey::namespaced("default", "stuck")];
+    assert_eq!(error, ControllerError::StillRunning { keys });
     assert_eq!(diary.take(), "quick\n", "what ran has ended, what waited has not begun");
 }
 

@@ -1,9 +1,11 @@
 //! Which changes are worth a reconcile, decided by metadata alone.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::intake::panic_text;
 use crate::object::Entry;
 
 /// A change, as a predicate sees it. Nothing is decoded for it.
@@ -16,6 +18,17 @@ pub struct Change<'a> {
 }
 
 impl Change<'_> {
+    /// Whether this is provably an ordinary change: an object that is new or gone, one that is repeated as it was, or a newer
+    /// version of the same object.
+    ///
+    /// After a restore from a backup, versions, generations and uids no longer tell what has changed.
+    pub(super) fn is_ordinary(&self) -> bool {
+        let (Some(old), Some(new)) = (self.old, self.new) else { return true };
+        let backwards = new.version() < old.version() || new.generation() < old.generation();
+        let altered = old.version() == new.version() && !std::ptr::eq(old, new) && !old.is_same_content(new);
+        old.uid() == new.uid() && !backwards && !altered
+    }
+
     /// Whether a property is not what it was. An object that is new or gone differs in everything.
     fn differs<T: PartialEq>(&self, property: impl Fn(&Entry) -> T) -> bool {
         match (self.old, self.new) {
@@ -28,11 +41,16 @@ impl Change<'_> {
 /// Decides which changes pass, and counts those that do not.
 ///
 /// Objects that are new or gone pass all that are ready-made; these look at updates only.
+///
+/// A predicate saves work; it does not select which objects a reconcile sees. A controller does not ask it about a change that
+/// is not provably an ordinary one: after a restore from a backup, or after changes that were merged because they came too fast.
+/// A predicate that panics lets the change pass.
 #[derive(Clone)]
 pub struct Predicate {
     name: String,
     passes: Arc<dyn Fn(&Change<'_>) -> bool + Send + Sync>,
     dropped: Arc<AtomicU64>,
+    panicked: Arc<AtomicU64>,
 }
 
 impl Predicate {
@@ -41,7 +59,12 @@ impl Predicate {
         name: impl Into<String>,
         passes: impl Fn(&Change<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), passes: Arc::new(passes), dropped: Arc::default() }
+        Self {
+            name: name.into(),
+            passes: Arc::new(passes),
+            dropped: Arc::default(),
+            panicked: Arc::default(),
+        }
     }
 
     /// The desired state has changed. Kinds that do not count generations never pass an update: mind which kind it is.
@@ -76,20 +99,28 @@ impl Predicate {
     /// Both must pass.
     pub fn and(self, other: Self) -> Self {
         let name = format!("({} and {})", self.name, other.name);
-        Self::new(name, move |change| self.passes(change) && other.passes(change))
+        Self::new(name, move |change| self.test(change) && other.test(change))
+    }
+
+    /// Both must pass, if there are two.
+    pub(super) fn both(first: Option<Self>, second: Self) -> Self {
+        match first {
+            Some(first) => first.and(second),
+            None => second,
+        }
     }
 
     /// One must pass.
     pub fn or(self, other: Self) -> Self {
         let name = format!("({} or {})", self.name, other.name);
-        Self::new(name, move |change| self.passes(change) || other.passes(change))
+        Self::new(name, move |change| self.test(change) || other.test(change))
     }
 
     /// What does not pass, passes.
     #[allow(clippy::should_implement_trait, reason = "beside `and` and `or`, which are no operators either")]
     pub fn not(self) -> Self {
         let name = format!("not {}", self.name);
-        Self::new(name, move |change| !self.passes(change))
+        Self::new(name, move |change| !self.test(change))
     }
 
     /// What it looks at.
@@ -102,9 +133,29 @@ impl Predicate {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Whether a change passes; if not, it is counted.
+    /// Whether a change passes; if not, it is counted. If the predicate panics, the change passes.
     pub fn passes(&self, change: &Change<'_>) -> bool {
-        let passes = (self.passes)(change);
+        catch_unwind(AssertUnwindSafe(|| self.test(change))).unwrap_or(true)
+    }
+
+    /// How often it has panicked. Clones share the count.
+    pub fn panicked(&self) -> u64 {
+        self.panicked.load(Ordering::Relaxed)
+    }
+
+    /// As [`passes`](Self::passes), but a panic goes on to the whole combination: `not` must not turn it into a drop.
+    fn test(&self, change: &Change<'_>) -> bool {
+        let passes = catch_unwind(AssertUnwindSafe(|| (self.passes)(change))).unwrap_or_else(|panic| {
+            if self.panicked.fetch_add(1, Ordering::Relaxed) == 0 {
+                let text = panic_text(&*panic);
+                tracing::error!(
+                    predicate = self.name,
+                    panic = text,
+                    "a predicate panicked; the change passes"
+                );
+            }
+            resume_unwind(panic)
+        });
         if !passes {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,15 +1,21 @@
 //! What puts keys into a controller's queue.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::stream::BoxStream;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
+use super::error::ControllerError;
 use super::predicate::{Change, Predicate};
+use super::source::{PATIENCE, SourceCell, SourceState, SourceStats};
 use crate::ObjectKey;
 use crate::event::Deleted;
 use crate::handler::{EventHandler, HandlerOptions};
+use crate::intake::panic_text;
 use crate::object::{Kind, Object, View};
 use crate::shared_informer::{Registration, SharedInformer};
 use crate::workqueue::{Add, Cause, WorkQueue};
@@ -17,103 +23,181 @@ use crate::workqueue::{Add, Cause, WorkQueue};
 /// What was there before, and what merely comes round again, waits behind what is new.
 const LOW_PRIORITY: i8 = -50;
 
-/// How long a source may be refused before the others stop waiting for it.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Sets a source to work: into this queue, through this predicate, under this name.
-type Begin = dyn FnOnce(&WorkQueue<ObjectKey>, Option<Predicate>, Arc<str>) -> Running + Send;
-
-/// A source of keys that has not begun.
-pub(super) struct Trigger {
-    pub(super) name: String,
+/// How a controller watches a kind.
+#[derive(Debug, Clone, Default)]
+pub struct WatchOptions {
     pub(super) predicate: Option<Predicate>,
-    begin: Box<Begin>,
+    pub(super) optional: bool,
 }
 
+impl WatchOptions {
+    /// Only changes that pass. Of several predicates, a change must pass every one.
+    pub fn filter(mut self, predicate: Predicate) -> Self {
+        self.predicate = Some(Predicate::both(self.predicate.take(), predicate));
+        self
+    }
+
+    /// The server need not have the kind: after it has answered 404 for 5 seconds, the controller starts without it, as if
+    /// there were no objects of it. The kind joins when the server has it; workers pause then until it was read completely.
+    ///
+    /// A kind that the server has but does not show (403) is waited for all the same.
+    pub fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+}
+
+/// Starts a source that puts keys into this queue.
+type Begin = dyn FnOnce(&WorkQueue<ObjectKey>) -> Running + Send;
+
+/// A source of keys that has not begun.
+pub(super) struct Trigger(Box<Begin>);
+
 /// A source of keys at work. Dropped, it ends.
-pub(super) enum Running {
-    Informer { informer: SharedInformer<()>, registration: Registration },
-    Stream(#[allow(dead_code, reason = "held for its drop")] tokio::task::JoinSet<()>),
+pub(super) struct Running {
+    cell: Arc<SourceCell>,
+    feed: Feed,
+}
+
+enum Feed {
+    Informer {
+        informer: SharedInformer<()>,
+        registration: Registration,
+        optional: bool,
+    },
+    Stream {
+        /// The message of its panic.
+        panic: watch::Receiver<Option<String>>,
+        _task: JoinSet<()>,
+    },
 }
 
 impl Trigger {
     /// The objects of an informer, each mapped to the keys it concerns.
     pub(super) fn informer<T: View>(
         informer: SharedInformer<T>,
-        predicate: Option<Predicate>,
+        cell: Arc<SourceCell>,
+        options: WatchOptions,
         keys: impl Fn(&Object<T>) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
-        let name = informer.kind().kind().to_owned();
-        let begin = move |queue: &WorkQueue<ObjectKey>, predicate, source: Arc<str>| {
+        let WatchOptions { predicate, optional } = options;
+        Self(Box::new(move |queue: &WorkQueue<ObjectKey>| {
             informer.start();
-            let enqueue = Enqueue { queue: queue.clone(), source, predicate, keys };
-            let options = HandlerOptions::default().name(format!("controller of {}", enqueue.source));
+            let source: Arc<str> = informer.kind().kind().into();
+            let options = HandlerOptions::default().name(format!("controller of {source}"));
+            let (queue, counted) = (queue.clone(), Arc::clone(&cell));
+            let enqueue = Enqueue { queue, cell: counted, source, predicate, keys };
             let registration = informer.add_handler_with(options, enqueue);
-            Running::Informer { informer: informer.read_as(), registration }
-        };
-        Self { name, predicate, begin: Box::new(begin) }
+            Running { cell, feed: Feed::Informer { informer: informer.read_as(), registration, optional } }
+        }))
     }
 
     /// Keys from anywhere.
-    pub(super) fn stream(name: &str, mut keys: BoxStream<'static, ObjectKey>) -> Self {
-        let begin = move |queue: &WorkQueue<ObjectKey>, _, source: Arc<str>| {
-            let queue = queue.clone();
-            let mut tasks = tokio::task::JoinSet::new();
-            tasks.spawn(async move {
-                while let Some(key) = keys.next().await {
-                    let cause = Some(Cause::new(Arc::clone(&source), "asked"));
-                    queue.add_with(key, Add { cause, ..Add::default() });
+    pub(super) fn stream(cell: Arc<SourceCell>, mut keys: BoxStream<'static, ObjectKey>) -> Self {
+        Self(Box::new(move |queue: &WorkQueue<ObjectKey>| {
+            let (queue, source): (_, Arc<str>) = (queue.clone(), cell.name.as_str().into());
+            cell.set(SourceState::Ready);
+            let (panicked, panic) = watch::channel(None);
+            let mut task = JoinSet::new();
+            let shown = Arc::clone(&cell);
+            task.spawn(async move {
+                let all = async {
+                    while let Some(key) = keys.next().await {
+                        let cause = Some(Cause::new(Arc::clone(&source), "asked"));
+                        queue.add_with(key, Add { cause, ..Add::default() });
+                    }
+                };
+                match AssertUnwindSafe(all).catch_unwind().await {
+                    Ok(()) => tracing::info!(stream = &*source, "a stream of keys has ended"),
+                    Err(panic) => {
+                        panicked.send_replace(Some(panic_text(&*panic)));
+                    }
                 }
+                shown.set(SourceState::Ended);
             });
-            Running::Stream(tasks)
-        };
-        Self { name: name.to_owned(), predicate: None, begin: Box::new(begin) }
+            Running { cell, feed: Feed::Stream { panic, _task: task } }
+        }))
     }
 
     pub(super) fn begin(self, queue: &WorkQueue<ObjectKey>) -> Running {
-        (self.begin)(queue, self.predicate, self.name.into())
+        (self.0)(queue)
     }
 }
 
 impl Running {
-    /// Waits until everything that is there has been queued; or, if the server refuses the source, until it is clear that the
-    /// others need not wait for it. Then it says so, and joins when it comes.
-    ///
-    /// For ever, if the informer was ended for good: what is not complete is not to be acted on.
-    pub(super) async fn ready(&self) {
-        let Self::Informer { informer, registration } = self else { return };
-        loop {
-            let waited = tokio::time::timeout(PATIENCE, registration.wait_for_sync()).await;
-            if registration.has_synced() {
-                return;
-            }
-            if waited.is_ok() {
-                tracing::warn!(kind = %informer.kind(), "a source was shut down before it was complete; the controller rests");
-                return std::future::pending().await;
-            }
-            if let Some(error) = refusal(informer)
-                && registration.depth() == 0
-            {
-                tracing::warn!(kind = %informer.kind(), error, "a source is not there; it joins when it comes");
-                return;
-            }
+    /// Waits until everything that is there has been queued, or until the source has failed.
+    pub(super) async fn synced(&self) {
+        if let Feed::Informer { registration, .. } = &self.feed {
+            registration.wait_for_sync().await;
         }
     }
-}
 
-/// What the server said, if all that is missing is what it refuses: a source may have several namespaces, and one that is only
-/// slow is waited for.
-fn refusal(informer: &SharedInformer<()>) -> Option<String> {
-    let snapshot = informer.snapshot();
-    let mut error = None;
-    for status in informer.status().into_iter().filter(|status| snapshot.version_of(&status.scope).is_none())
-    {
-        if status.version.is_some() || !matches!(status.last_error_code, Some(403 | 404)) {
-            return None;
-        }
-        error = status.last_error;
+    /// Looks whether the source may be acted on, after a wait of this length, and shows it. Gives the stats if not.
+    pub(super) fn look(&self, waited: Duration) -> Option<SourceStats> {
+        let Feed::Informer { informer, registration, optional } = &self.feed else { return None };
+        let unread = informer.unread();
+        let absent = || {
+            let missing = unread.iter().all(|part| part.last_error_code == Some(404));
+            *optional && waited >= PATIENCE && missing && registration.depth() == 0
+        };
+        self.cell.set(if unread.is_empty() && registration.has_synced() {
+            SourceState::Ready
+        } else if unread.is_empty() {
+            SourceState::Waiting { why: format!("{} changes are not queued yet", registration.depth()) }
+        } else if absent() {
+            SourceState::Absent
+        } else {
+            let why = unread.iter().map(|part| match &part.last_error {
+                Some(error) => format!("{}: {error}", part.scope),
+                None => format!("{} is not read yet", part.scope),
+            });
+            SourceState::Waiting { why: why.collect::<Vec<_>>().join("; ") }
+        });
+        let stats = self.cell.stats();
+        matches!(stats.state, SourceState::Waiting { .. }).then_some(stats)
     }
-    error
+
+    pub(super) fn state(&self) -> SourceState {
+        self.cell.state()
+    }
+
+    /// Whether a part of it may be unread after the start: an optional kind that was absent, or a namespace that was added.
+    pub(super) fn may_be_unread_again(&self) -> bool {
+        match &self.feed {
+            Feed::Informer { informer, .. } => {
+                self.state() == SourceState::Absent || informer.has_changing_namespaces()
+            }
+            Feed::Stream { .. } => false,
+        }
+    }
+
+    /// Waits until a part of it was added, removed or read.
+    pub(super) async fn parts_changed(&self) {
+        match &self.feed {
+            Feed::Informer { informer, .. } => informer.parts_changed().await,
+            Feed::Stream { .. } => std::future::pending().await,
+        }
+    }
+
+    /// Waits until the source fails for good, and says how.
+    pub(super) async fn failure(&self) -> ControllerError {
+        let name = self.cell.name.clone();
+        match &self.feed {
+            Feed::Informer { informer, registration, .. } => {
+                tokio::select! {
+                    () = informer.stopped() => {}
+                    () = registration.ended() => {}
+                }
+                ControllerError::SourceStopped { name }
+            }
+            Feed::Stream { panic, .. } => {
+                let mut panic = panic.clone();
+                let panic = panic.wait_for(Option::is_some).await.ok().and_then(|panic| panic.clone());
+                let Some(panic) = panic else { return std::future::pending().await };
+                ControllerError::StreamPanicked { name, panic }
+            }
+        }
+    }
 }
 
 /// The keys of the objects of a kind that manage others.
@@ -138,20 +222,36 @@ fn group(api_version: &str) -> &str {
 /// A handler that enqueues keys and does nothing else.
 struct Enqueue<F> {
     queue: WorkQueue<ObjectKey>,
+    cell: Arc<SourceCell>,
     source: Arc<str>,
     predicate: Option<Predicate>,
     keys: F,
 }
 
 impl<F> Enqueue<F> {
+    /// The keys of one state of an object. A mapping that panics about one state does not lose the keys of the others.
+    fn keys_of<T>(&self, object: &Object<T>) -> Vec<ObjectKey>
+    where
+        F: Fn(&Object<T>) -> Vec<ObjectKey>,
+    {
+        catch_unwind(AssertUnwindSafe(|| (self.keys)(object))).unwrap_or_else(|panic| {
+            if self.cell.panicked() {
+                let panic = panic_text(&*panic);
+                tracing::error!(source = &*self.source, panic, "a mapping to keys panicked");
+            }
+            Vec::new()
+        })
+    }
+
     fn enqueue<T>(&self, event: &'static str, change: Change<'_>, objects: &[&Object<T>], priority: i8)
     where
         F: Fn(&Object<T>) -> Vec<ObjectKey>,
     {
-        if self.predicate.as_ref().is_some_and(|predicate| !predicate.passes(&change)) {
+        let predicate = self.predicate.as_ref().filter(|_| change.is_ordinary());
+        if predicate.is_some_and(|predicate| !predicate.passes(&change)) {
             return;
         }
-        let mut keys: Vec<ObjectKey> = objects.iter().flat_map(|object| (self.keys)(object)).collect();
+        let mut keys: Vec<ObjectKey> = objects.iter().flat_map(|object| self.keys_of(object)).collect();
         keys.sort_unstable();
         keys.dedup();
         let version = objects.last().and_then(|newest| newest.version().as_u64());
@@ -206,7 +306,8 @@ mod tests {
         let keys = |object: &Object<()>| vec![ObjectKey::cluster(object.label("app").unwrap())];
         let predicate = Predicate::new("app=a", |change| change.old.unwrap().label("app") == Some("a"));
         let (source, predicate) = ("Secret".into(), Some(predicate));
-        let mut enqueue = Enqueue { queue: queue.clone(), source, predicate, keys };
+        let cell = SourceCell::new("v1 Secret".into());
+        let mut enqueue = Enqueue { queue: queue.clone(), cell, source, predicate, keys };
         // It changed hands and went before the handler heard of either.
         let (old, object) = (secret(1, "a"), secret(2, "b"));
         enqueue.on_delete(Deleted { old, object, final_state_unknown: false }).await;

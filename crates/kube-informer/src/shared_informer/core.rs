@@ -32,6 +32,8 @@ pub(crate) struct Core {
     /// Held while the store is written *and* handlers are told, so that who comes in between hears of all, once.
     processor: Mutex<Processor>,
     scopes: Mutex<Scopes>,
+    /// Marked whenever `scopes` changes.
+    scopes_changed: watch::Sender<()>,
     synced: watch::Sender<bool>,
     /// Told when a handler comes or goes.
     pub(crate) handlers_changed: Notify,
@@ -85,6 +87,7 @@ impl Core {
             source,
             processor: Mutex::default(),
             scopes: Mutex::new(Scopes { all, listed: Vec::new() }),
+            scopes_changed: watch::Sender::new(()),
             synced: watch::Sender::new(false),
             handlers_changed: Notify::new(),
             counts: Counts::default(),
@@ -143,6 +146,7 @@ impl Core {
         let watched = scopes.all.iter().any(|(known, _)| *known == scope);
         if watched && !scopes.listed.contains(&scope) {
             scopes.listed.push(scope);
+            self.scopes_changed.send_replace(());
         }
         self.check_synced(processor, &scopes);
     }
@@ -181,6 +185,7 @@ impl Core {
         scopes.listed.retain(|scope| !removed.contains(scope));
         scopes.all.extend(added.iter().map(|scope| (scope.clone(), Arc::default())));
         self.check_synced(&mut processor, &scopes);
+        self.scopes_changed.send_replace(());
         (added, removed)
     }
 
@@ -207,6 +212,18 @@ impl Core {
 
     pub(crate) fn statuses(&self) -> Vec<ReflectorStatus> {
         self.lock_scopes().all.iter().map(|(scope, status)| status.get(scope)).collect()
+    }
+
+    /// The scopes whose first list is not in the store yet.
+    pub(crate) fn unread(&self) -> Vec<ReflectorStatus> {
+        let scopes = self.lock_scopes();
+        let unread = scopes.all.iter().filter(|(scope, _)| !scopes.listed.contains(scope));
+        unread.map(|(scope, status)| status.get(scope)).collect()
+    }
+
+    /// Waits until a scope is added or removed, or its first list is in the store.
+    pub(crate) async fn scopes_changed(&self) {
+        let _ = self.scopes_changed.subscribe().changed().await;
     }
 
     pub(crate) fn has_synced(&self) -> bool {

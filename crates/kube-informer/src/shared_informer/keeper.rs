@@ -117,6 +117,15 @@ impl Keeper {
         }
     }
 
+    /// Waits until it does not run: it was stopped, or everything ended.
+    pub(crate) async fn stopped(&self) {
+        let mut running = self.running.subscribe();
+        tokio::select! {
+            () = self.cancel.cancelled() => {}
+            _ = running.wait_for(|running| !running) => {}
+        }
+    }
+
     fn not_running(&self) -> NotSynced {
         let over = self.cancel.is_cancelled();
         let why = if over { "its factory was shut down" } else { "it does not run; start() it first" };

@@ -87,6 +87,11 @@ impl Registration {
         }
     }
 
+    /// Waits until the handler's task has ended.
+    pub(crate) async fn ended(&self) {
+        let _ = self.listener.finished().wait_for(|finished| *finished).await;
+    }
+
     /// The handler's name.
     pub fn name(&self) -> &str {
         self.listener.name()
