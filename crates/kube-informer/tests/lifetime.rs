@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Log, api, change, content, create, delete, server, settle};
+use common::{Log, api, change, content, create, delete, line, server, settle};
 use expect_test::expect;
 use futures_core::future::BoxFuture;
 use futures_util::StreamExt;
@@ -66,6 +66,40 @@ async fn a_detached_handler_keeps_its_informer_until_the_factory_ends() {
     create(&api, "b", "1").await;
     settle().await;
     assert_eq!(log.take(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_removed_during_a_delete_gets_no_add() {
+    let server = server();
+    let api = api(&server);
+    create(&api, "a", "1").await;
+    let factory = SharedInformerFactory::new(server.client());
+    let informer = factory.informer::<ConfigMap>();
+    let (lines, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(tokio::sync::Notify::new()));
+    let (writes, waits) = (Arc::clone(&lines), Arc::clone(&gate));
+    let seen = informer.add_handler(move |event: Event<ConfigMap>| {
+        writes.lock().unwrap().push(line(&event));
+        let gate = Arc::clone(&waits);
+        async move {
+            if matches!(event, Event::Deleted(_)) {
+                gate.notified().await;
+            }
+        }
+    });
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    // The informer misses that the object is recreated: the handler is owed a delete and an add at once.
+    informer.stop().await;
+    delete(&api, "a").await;
+    create(&api, "a", "2").await;
+    informer.start();
+    settle().await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(*lines.lock().unwrap(), ["add a=1 (initial)", "delete a=1 (missed)"]);
+    drop(seen);
+    gate.notify_one();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(lines.lock().unwrap().len(), 2, "the add waits behind the delete and is not delivered");
 }
 
 #[tokio::test(start_paused = true)]

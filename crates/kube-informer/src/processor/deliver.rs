@@ -23,7 +23,11 @@ where
     while let Some(owed) = listener.next().await {
         let initial = owed.initial;
         let mut panicked = false;
-        for event in events(&listener, owed, filter.as_ref()).into_iter().flatten() {
+        for (number, event) in events(&listener, owed, filter.as_ref()).into_iter().flatten().enumerate() {
+            // The handler may have been removed while its first callback ran.
+            if number > 0 && listener.is_over() {
+                break;
+            }
             let call = async {
                 match event {
                     Event::Added { object, initial } => handler.on_add(object, initial).await,

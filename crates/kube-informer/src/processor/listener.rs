@@ -165,6 +165,11 @@ impl Listener {
         self.ready.notify_one();
     }
 
+    /// Whether the handler was removed, so that nothing more may be delivered.
+    pub(crate) fn is_over(&self) -> bool {
+        self.lock().end == End::Now
+    }
+
     pub(crate) fn finish(&self) {
         self.finished.send_replace(true);
     }
