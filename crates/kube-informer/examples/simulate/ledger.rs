@@ -223,14 +223,18 @@ impl Ledger {
         };
         let stored = snapshot.get(object.key());
         let gone = matches!(event, Event::Deleted(_));
+        // Versions of different form have no order: then only the object's presence can be judged.
+        let not_older = |stored: &ResourceVersion| {
+            stored.partial_cmp(object.version()).is_none_or(std::cmp::Ordering::is_ge)
+        };
         let right = match &stored {
-            Some(stored) if stored.uid() == object.uid() && !gone => stored.version() >= object.version(),
+            Some(stored) if stored.uid() == object.uid() && !gone => not_older(stored.version()),
             // Where only the server's deletes make it go, it is gone from the store as well.
             Some(stored) if stored.uid() == object.uid() => {
-                !self.0.rules.once || stored.version() > object.version()
+                !self.0.rules.once || (not_older(stored.version()) && stored.version() != object.version())
             }
             Some(_) => true,
-            None => reached >= *object.version() || !reached.is_comparable(),
+            None => not_older(&reached),
         };
         if !right {
             let stored = stored.map_or_else(|| "nothing".to_owned(), |stored| show(&stored));
@@ -242,12 +246,12 @@ impl Ledger {
     }
 
     /// The registration says that it has synced: everything that was there must have been heard, unless it is gone.
-    pub fn synced(&self, first: &Snapshot<Value>) {
+    pub fn synced<'a>(&self, first: impl IntoIterator<Item = &'a Arc<Entry>>) {
         let now = self.0.informer.snapshot();
         let mut heard = self.lock();
         heard.synced = true;
         self.0.trace.line(format_args!("{} has synced", self.0.name));
-        for object in first.iter().filter(|object| !self.0.plan.filtered || passes(object)) {
+        for object in first.into_iter().filter(|object| !self.0.plan.filtered || passes(object)) {
             // One that has changed may have been merged with its change, and then be filtered out.
             let same = now.get(object.key()).is_some_and(|now| now.version() == object.version());
             if same && self.0.rules.ordered && !heard.returned.contains(object.key()) {

@@ -1,7 +1,8 @@
 //! Runs the informer pipeline through simulated trouble and checks what it promises.
 //!
-//! `cargo run --release -p kube-informer --example simulate -- --seeds 2000 [--first-seed N]` runs many seeds on two threads;
-//! `--stop-at-first` ends with the first violation, as it is. `--seed N` runs one and prints all that happens. Time is simulated, and a seed does the same in every run.
+//! `cargo run --release -p kube-informer --example simulate -- --seeds 2000` runs that many seeds on two threads, from a first
+//! seed that is drawn and printed, or given with `--first SEED`. `--stop-at-first` ends with the first violation and does not make
+//! it smaller. `--seed SEED` runs one seed and prints all that happens. Time is simulated, and a seed does the same in every run.
 
 #![allow(unreachable_pub, reason = "the modules are shared with a test")]
 
@@ -10,6 +11,8 @@ mod ledger;
 mod observer;
 mod report;
 mod schedule;
+#[path = "../common/seeds.rs"]
+mod seeds;
 mod shrink;
 mod trace;
 mod truth;
@@ -21,23 +24,16 @@ use std::sync::{Mutex, mpsc};
 
 use report::Numbers;
 use schedule::Schedule;
+use seeds::Seeds;
 
-const USAGE: &str = "usage: simulate --seeds COUNT [--first-seed N] [--stop-at-first] | simulate --seed N";
+const USAGE: &str = "usage: simulate --seeds COUNT [--first SEED] [--stop-at-first] | simulate --seed SEED";
 const THREADS: usize = 2;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |name: &str| {
-        let place = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(place + 1)?.parse::<u64>().ok()
-    };
-    match (number("--seed"), number("--seeds")) {
-        (Some(seed), None) => replay(seed),
-        (None, Some(count)) => {
-            let stop = arguments.iter().any(|argument| argument == "--stop-at-first");
-            many(number("--first-seed").unwrap_or(1), count, stop)
-        }
-        _ => {
+    match Seeds::parse(std::env::args().skip(1)) {
+        Some(Seeds::One(seed)) => replay(seed),
+        Some(Seeds::Many { first, count, stop_at_first }) => many(first, count, stop_at_first),
+        None => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
         }
@@ -65,6 +61,7 @@ fn replay(seed: u64) -> ExitCode {
 
 /// Runs many seeds, says what they did, and makes the first that fails smaller.
 fn many(first: u64, count: u64, stop: bool) -> ExitCode {
+    println!("{count} seeds, the first is {first}");
     let next = AtomicU64::new(first);
     let totals = Mutex::new(Numbers::default());
     let (failed, failures) = mpsc::channel::<(u64, String)>();
@@ -84,6 +81,10 @@ fn many(first: u64, count: u64, stop: bool) -> ExitCode {
                         if stop {
                             next.store(first + count, Ordering::Relaxed);
                         }
+                        // At once, because a long run may be ended before its end.
+                        println!(
+                            "seed {seed}: {violation}\n  replay: cargo run --release -p kube-informer --example simulate -- --seed {seed}"
+                        );
                         let _ = failed.send((seed, violation));
                     }
                 }
@@ -95,9 +96,6 @@ fn many(first: u64, count: u64, stop: bool) -> ExitCode {
     failures.sort();
     let totals = totals.into_inner().expect("sums cannot panic");
     print_numbers(&totals);
-    for (seed, violation) in failures.iter().take(20) {
-        println!("seed {seed}: {violation}");
-    }
     if let Some((seed, _)) = failures.first().filter(|_| !stop) {
         println!("\nseed {seed}, made smaller:");
         let smallest = shrink::shrink(&Schedule::from_seed(*seed));
@@ -105,12 +103,9 @@ fn many(first: u64, count: u64, stop: bool) -> ExitCode {
         if let Some(violation) = world::run(&smallest, false).violation {
             println!("{violation}");
         }
-        println!(
-            "replay it with: cargo run --release -p kube-informer --example simulate -- --seed {seed}\n"
-        );
     }
     println!(
-        r#"{{"seeds": {count}, "violations": {}, "simulated_hours": {}, "faults": {}, "lists": {}, "streaming_lists": {}, "watches": {}, "events": {}, "writes": {}, "snapshots": {}}}"#,
+        r#"{{"seeds": {count}, "first": {first}, "violations": {}, "simulated_hours": {}, "faults": {}, "lists": {}, "streaming_lists": {}, "watches": {}, "events": {}, "writes": {}, "snapshots": {}}}"#,
         failures.len(),
         totals.simulated.as_secs() / 3600,
         totals.faults.values().sum::<u64>(),

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use kube_informer::delta_fifo::Scope;
+use kube_informer::object::Entry;
 use kube_informer::reflector::ReflectorStatus;
 use kube_informer::{SharedInformer, Snapshot};
 use serde_json::Value;
@@ -16,10 +18,32 @@ pub struct Observer {
     pub kind: InformerKind,
     pub informer: SharedInformer<Value>,
     pub history: Option<History>,
-    pub first: Arc<Mutex<Option<Snapshot<Value>>>>,
+    pub first: Arc<Mutex<First>>,
     pub observed: Arc<Mutex<u64>>,
     pub trace: Trace,
     pub number: u64,
+}
+
+/// The first list of every scope, as the store had it.
+#[derive(Default)]
+pub struct First {
+    pub objects: Vec<Arc<Entry>>,
+    listed: Vec<Scope>,
+    pub synced: bool,
+}
+
+impl First {
+    /// Takes the objects of the scopes that were not listed before. What a watch adds to them before the other scopes are listed
+    /// is not part of a first list.
+    fn look(&mut self, snapshot: &Snapshot<Value>) {
+        for scope in checker::scopes() {
+            if snapshot.version_of(&scope).is_some() && !self.listed.contains(&scope) {
+                let listed = snapshot.iter().filter(|entry| scope.contains(entry.key()));
+                self.objects.extend(listed.cloned());
+                self.listed.push(scope);
+            }
+        }
+    }
 }
 
 /// Looks at every state that the store is in.
@@ -38,13 +62,18 @@ pub async fn observe(observer: Observer) {
         if let Err(wrong) = checked {
             trace.violation(format_args!("store {number} ({kind:?}): {wrong}"));
         }
+        let mut first = first.lock().expect("no panic");
+        if first.synced {
+            return false;
+        }
+        first.look(snapshot);
         if informer.has_synced() {
             let listed = |status: &ReflectorStatus| snapshot.version_of(&status.scope).is_some();
             let fixed = kind != InformerKind::Changing;
-            if fixed && first.lock().expect("no panic").is_none() && !informer.status().iter().all(listed) {
+            if fixed && !informer.status().iter().all(listed) {
                 trace.violation(format_args!("informer {number} has synced before all its lists have come"));
             }
-            first.lock().expect("no panic").get_or_insert_with(|| snapshot.clone());
+            first.synced = true;
         }
         false
     };

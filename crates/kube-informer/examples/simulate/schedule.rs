@@ -8,6 +8,8 @@ use kube_informer_apiserver::faults::{Fault, Rule};
 
 pub const NAMESPACES: [&str; 3] = ["a", "a-b", "b"];
 const NAMES: u64 = 7;
+/// How many objects there can be.
+pub const OBJECTS: u64 = NAMESPACES.len() as u64 * NAMES;
 
 /// Everything that happens in one run.
 #[derive(Clone)]
@@ -233,11 +235,13 @@ fn add_handler(random: &mut fastrand::Rng) -> Action {
         1 => Speed::Blocked,
         _ => Speed::Fast,
     };
+    // A handler that needs longer for a round than the period never catches up, and real changes wait behind its resyncs.
+    let slowest = if let Speed::Slow(time) = speed { time.as_secs() * OBJECTS * 2 } else { 0 };
     let plan = HandlerPlan {
         speed,
         panics_every: (random.u8(..6) == 0).then(|| random.u64(1..4)),
         filtered: random.u8(..3) == 0,
-        resync: (random.u8(..4) == 0).then(|| Duration::from_secs(random.u64(10..60))),
+        resync: (random.u8(..4) == 0).then(|| Duration::from_secs(slowest + random.u64(10..60))),
         buffer: if random.bool() { 1024 } else { random.usize(1..4) },
         stream: random.u8(..4) == 0,
         typed: random.u8(..4) == 0,

@@ -1,6 +1,6 @@
 //! The server's own truth: writes that no fault befalls, and what every version of the server was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use kube_informer::ObjectKey;
 use kube_informer_apiserver::{ApiServer, Backup};
 use serde_json::{Value, json};
 
-use super::schedule::object_key;
+use super::schedule::{OBJECTS, object_key};
 
 /// One object as the server has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,12 +95,12 @@ impl Truth {
         self.send(Method::DELETE, &format!("/api/v1/namespaces/{namespace}/configmaps/{name}"), None).await
     }
 
-    /// Changes every object, so that whatever was set aside is told again.
-    pub async fn touch_all(&mut self) {
-        for object in 0..256 {
+    /// Changes these objects, so that whoever could not read them reads them again.
+    pub async fn touch(&mut self, keys: &BTreeSet<ObjectKey>) {
+        for object in 0..OBJECTS {
             let (namespace, name) = object_key(object);
             let key = ObjectKey::new(namespace, &name);
-            if let Some(fact) = self.history.now().get(&key).cloned() {
+            if let Some(fact) = self.history.now().get(&key).filter(|_| keys.contains(&key)).cloned() {
                 self.update(object, fact.web).await;
             }
         }

@@ -1,5 +1,6 @@
 //! Runs a schedule: a server with faults, informers over it, handlers on them, and checks all the way.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use kube_client::Client;
 use kube_informer::object::View;
 use kube_informer::reflector::ReflectorConfig;
 use kube_informer::{
-    FieldPath, HandlerOptions, InformerOptions, Kind, Registration, SharedInformer, SharedInformerFactory,
-    Snapshot, Storage,
+    FieldPath, HandlerOptions, InformerOptions, Kind, ObjectKey, Registration, SharedInformer,
+    SharedInformerFactory, Snapshot, Storage,
 };
 use kube_informer_apiserver::ApiServer;
 use kube_informer_apiserver::faults::{Fault, Faults, Rule};
@@ -21,7 +22,7 @@ use tower::ServiceExt;
 
 use super::checker::{self, INDEXES};
 use super::ledger::{Gate, Ledger, Rules, passes};
-use super::observer::{Observer, observe};
+use super::observer::{First, Observer, observe};
 use super::report::{Numbers, Report};
 use super::schedule::{Action, HandlerPlan, InformerKind, NAMESPACES, Schedule};
 use super::trace::Trace;
@@ -62,11 +63,18 @@ struct World<'a> {
 struct Subject {
     kind: InformerKind,
     informer: SharedInformer<Value>,
-    /// The store when the informer synced.
-    first: Arc<Mutex<Option<Snapshot<Value>>>>,
+    /// What its first lists brought.
+    first: Arc<Mutex<First>>,
     /// How many states were looked at, and by whom.
     observed: Option<(Arc<Mutex<u64>>, JoinHandle<()>)>,
     requests: u64,
+}
+
+impl Subject {
+    /// How often the store was compared with the server.
+    fn verifications(&self) -> u64 {
+        self.informer.status().iter().map(|status| status.counts.verifications).sum()
+    }
 }
 
 struct Handler {
@@ -149,7 +157,7 @@ impl<'a> World<'a> {
         if let Some(other) = shared {
             return Subject { kind, informer, first: Arc::clone(&other.first), observed: None, requests: 0 };
         }
-        let first = Arc::new(Mutex::new(None));
+        let first = Arc::new(Mutex::new(First::default()));
         let observed = Arc::new(Mutex::new(0));
         let observer = tokio::spawn(observe(Observer {
             kind,
@@ -282,7 +290,9 @@ impl<'a> World<'a> {
             if stats.queue.bytes > limit + 2_000 * (KEYS + 1) {
                 self.trace.violation(format_args!("informer {number} queues {} bytes", stats.queue.bytes));
             }
-            if stats.has_synced && subject.first.lock().expect("no panic").is_none() {
+            // With no namespace there is nothing to wait for: then it has synced without a list.
+            let fixed = subject.kind != InformerKind::Changing;
+            if fixed && stats.has_synced && !subject.first.lock().expect("no panic").synced {
                 let versions = &stats.store.versions;
                 let scopes = subject.informer.namespaces();
                 if versions.is_empty() && !scopes.is_empty() {
@@ -318,8 +328,10 @@ impl<'a> World<'a> {
                 if !subject.informer.has_synced() {
                     handler.ledger.fail(format_args!("has synced before its informer"));
                 }
-                let first = handler.first.clone().or_else(|| subject.first.lock().expect("no panic").clone());
-                handler.ledger.synced(&first.unwrap_or_else(|| subject.informer.snapshot()));
+                match &handler.first {
+                    Some(first) => handler.ledger.synced(first.iter()),
+                    None => handler.ledger.synced(&subject.first.lock().expect("no panic").objects),
+                }
             }
         }
     }
@@ -335,20 +347,35 @@ impl<'a> World<'a> {
         if self.schedule.restores() {
             self.truth.read_back().await;
         }
-        // Everything is in touch again; then every object changes, so that what was set aside is told again.
+        // The revision moves on without a change of the objects: a scope that reaches it is in touch with the server.
+        self.truth.create_namespace("healed").await;
+        // No object is changed to help: only an object that was set aside is, because its content is read when it changes.
         let begun = Instant::now();
         let mut touched = false;
+        let compared: Vec<u64> = self.informers.iter().map(Subject::verifications).collect();
         loop {
             self.pass(Duration::from_secs(5)).await;
             self.check(Duration::from_secs(5));
-            let wrong = self.difference(touched).await;
+            let mut wrong = self.difference(touched).await;
+            if self.schedule.healing && wrong.is_none() {
+                // The body of an object that is read as metadata may be wrong unseen: only a comparison finds that.
+                let waits = self.informers.iter().zip(&compared).position(|(subject, before)| {
+                    subject.verifications() < before + subject.informer.status().len() as u64
+                });
+                wrong = waits.map(|number| format!("informer {number} was not compared with the server"));
+            }
             if self.trace.first_violation().is_some() {
                 return;
             }
             match wrong {
                 None if touched => return,
                 None => {
-                    self.truth.touch_all().await;
+                    let aside: BTreeSet<ObjectKey> = self
+                        .informers
+                        .iter()
+                        .flat_map(|subject| checker::unread(&subject.informer.snapshot()))
+                        .collect();
+                    self.truth.touch(&aside).await;
                     touched = true;
                 }
                 Some(wrong) if begun.elapsed() > CONVERGES_WITHIN => {
@@ -360,27 +387,32 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What is not right yet; before everything was touched, only whether everybody is in touch with the server.
+    /// What is not right yet. Unless `exact`, objects that were set aside are left out.
     async fn difference(&self, exact: bool) -> Option<String> {
         let server = self.truth.list().await;
+        let revision = self.server.revision();
         for (number, subject) in self.informers.iter().enumerate() {
             let informer = &subject.informer;
+            let describe = |wrong: String| {
+                format!("informer {number} ({:?}) {wrong}; {:?}", subject.kind, informer.status())
+            };
             if !informer.has_synced() {
-                return Some(format!("informer {number} has not synced: {:?}", informer.status()));
-            }
-            if !exact {
-                continue;
+                return Some(describe("has not synced".into()));
             }
             let (snapshot, namespaces) = (informer.snapshot(), informer.namespaces());
-            if let Some(wrong) = checker::difference(&snapshot, subject.kind, &namespaces, &server) {
-                return Some(format!(
-                    "informer {number} ({:?}): {wrong}; {:?}",
-                    subject.kind,
-                    informer.status()
-                ));
+            // A store may equal the server before its reflector is in touch again; its version tells.
+            let behind = informer.status().into_iter().find_map(|status| {
+                let reached = snapshot.version_of(&status.scope).and_then(|version| version.as_u64());
+                (reached != Some(revision)).then(|| format!("is at {reached:?} in {}", status.scope))
+            });
+            if let Some(behind) = behind {
+                return Some(describe(format!("{behind}, the server at {revision}")));
+            }
+            if let Some(wrong) = checker::difference(&snapshot, subject.kind, &namespaces, &server, exact) {
+                return Some(describe(wrong));
             }
         }
-        for handler in self.handlers.iter().filter(|_| exact) {
+        for handler in &self.handlers {
             let snapshot = self.informers[handler.informer].informer.snapshot();
             if let Some(wrong) = handler.ledger.difference(&snapshot) {
                 return Some(wrong);

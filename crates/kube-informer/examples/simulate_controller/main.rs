@@ -1,7 +1,7 @@
 //! Runs a controller through simulated trouble and checks that all ends well.
 //!
-//! `cargo run --release -p kube-informer --example simulate_controller -- --seeds 1000 [--first-seed N]` runs many seeds on two
-//! threads: controllers that end at any await and begin anew, copies of the world that lag behind, storms of conflicts, writes
+//! `cargo run --release -p kube-informer --example simulate_controller -- --seeds 1000 [--first SEED]` runs many seeds on two
+//! threads, from a first seed that is drawn and printed unless it is given: controllers that end at any await and begin anew, copies of the world that lag behind, storms of conflicts, writes
 //! that fail (some of which were carried out all the same), reconciles that panic. `--seed N` runs one and says what it did. Time
 //! is simulated.
 
@@ -9,6 +9,8 @@
 
 mod operator;
 mod plan;
+#[path = "../common/seeds.rs"]
+mod seeds;
 mod world;
 
 use std::process::ExitCode;
@@ -16,28 +18,23 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plan::Plan;
+use seeds::Seeds;
 use world::{Numbers, simulate};
 
-const USAGE: &str =
-    "usage: simulate_controller --seeds COUNT [--first-seed N] | simulate_controller --seed N";
+const USAGE: &str = "usage: simulate_controller --seeds COUNT [--first SEED] [--stop-at-first] | simulate_controller --seed SEED";
 const THREADS: usize = 2;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |name: &str| {
-        let place = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(place + 1)?.parse::<u64>().ok()
-    };
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if panic.payload_as_str() != Some("simulated") {
             usual(panic);
         }
     }));
-    match (number("--seed"), number("--seeds")) {
-        (Some(seed), None) => one(seed),
-        (None, Some(count)) => many(number("--first-seed").unwrap_or(1), count),
-        _ => {
+    match Seeds::parse(std::env::args().skip(1)) {
+        Some(Seeds::One(seed)) => one(seed),
+        Some(Seeds::Many { first, count, stop_at_first }) => many(first, count, stop_at_first),
+        None => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
         }
@@ -65,10 +62,11 @@ fn one(seed: u64) -> ExitCode {
     if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn many(first: u64, count: u64) -> ExitCode {
+fn many(first: u64, count: u64, stop_at_first: bool) -> ExitCode {
+    println!("{count} seeds, the first is {first}");
     let next = AtomicU64::new(first);
     let totals = Mutex::new(Numbers::default());
-    let failures = Mutex::new(Vec::new());
+    let failures = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
@@ -79,21 +77,25 @@ fn many(first: u64, count: u64) -> ExitCode {
                     }
                     let report = simulate(&Plan::from_seed(seed));
                     totals.lock().expect("sums cannot panic").add(&report.numbers);
-                    let found = report.violations.into_iter().map(|violation| (seed, violation));
-                    failures.lock().expect("a list cannot panic").extend(found);
+                    for violation in report.violations {
+                        // At once, because a long run may be ended before its end.
+                        println!(
+                            "seed {seed}: {violation}\n  replay: cargo run --release -p kube-informer --example simulate_controller -- --seed {seed}"
+                        );
+                        if stop_at_first {
+                            next.store(first + count, Ordering::Relaxed);
+                        }
+                        failures.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
             });
         }
     });
-    let mut failures = failures.into_inner().expect("a list cannot panic");
-    failures.sort();
-    for (seed, violation) in failures.iter().take(20) {
-        println!("seed {seed}: {violation}");
-    }
+    let failures = failures.into_inner();
     let totals = totals.into_inner().expect("sums cannot panic");
     println!(
-        r#"{{"seeds": {count}, "violations": {}, "simulated_hours": {}, "faults": {}, "restarts": {}, "reconciles": {}, "panics": {}, "conflicts": {}, "children": {}, "polls": {}}}"#,
-        failures.len(),
+        r#"{{"seeds": {count}, "first": {first}, "violations": {}, "simulated_hours": {}, "faults": {}, "restarts": {}, "reconciles": {}, "panics": {}, "conflicts": {}, "children": {}, "polls": {}}}"#,
+        failures,
         totals.simulated.as_secs() / 3600,
         totals.faults,
         totals.restarts,
@@ -103,5 +105,5 @@ fn many(first: u64, count: u64) -> ExitCode {
         totals.children,
         totals.polls,
     );
-    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
