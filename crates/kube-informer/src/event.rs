@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::ObjectKey;
 use crate::object::{Entry, Object};
 use crate::planted::{Bug, planted};
 
@@ -87,6 +88,11 @@ impl Owed {
         let died = self.told.as_ref().and(self.died.or(next.died));
         let told = if planted(Bug::MergeKeepsWrongOld) { next.told.or(self.told) } else { self.told };
         Self { told, died, now: next.now, initial: self.initial }
+    }
+
+    /// The key of the object it is about.
+    pub(crate) fn key(&self) -> Option<&ObjectKey> {
+        self.told.as_ref().or(self.now.as_ref()).map(|entry| entry.key())
     }
 
     /// Whether nothing is owed any more: it came and went unheard.

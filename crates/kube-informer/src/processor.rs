@@ -5,10 +5,11 @@
 mod buffer;
 mod deliver;
 mod listener;
+mod walk;
 
 use std::sync::Arc;
 
-use crate::store::Note;
+use crate::store::Applied;
 
 pub(crate) use deliver::{deliver, stream};
 pub use listener::HandlerStats;
@@ -40,9 +41,9 @@ impl Processor {
     }
 
     /// Hands a batch to everybody. Nothing here waits, and no user code runs.
-    pub(crate) fn distribute(&self, notes: &[Note]) {
+    pub(crate) fn distribute(&self, applied: &Applied) {
         for listener in &self.listeners {
-            listener.push(notes);
+            listener.push(applied);
         }
     }
 

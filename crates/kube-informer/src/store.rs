@@ -21,7 +21,9 @@ use crate::ObjectKey;
 use crate::delta_fifo::{KnownObjects, Scope};
 use crate::object::Entry;
 
+#[cfg(test)]
 pub(crate) use apply::Note;
+pub(crate) use apply::{Applied, Listed};
 pub use index::IndexBy;
 pub(crate) use index::{IndexSet, IndexValues};
 use retired::Retired;
@@ -123,9 +125,11 @@ impl Indexer {
             .await
     }
 
-    fn publish(&self, writer: &mut Writer, state: State) {
-        writer.retired.add(self.cell.swap(Arc::new(state)));
+    fn publish(&self, writer: &mut Writer, state: State) -> Arc<State> {
+        let state = Arc::new(state);
+        writer.retired.add(self.cell.swap(Arc::clone(&state)));
         self.published.send_replace(());
+        state
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Writer> {

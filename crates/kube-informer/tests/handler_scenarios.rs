@@ -110,12 +110,15 @@ async fn a_slow_handler_holds_up_nobody_and_hears_merged_events_past_its_bound()
             add d@8
             delete d@9
             main synced, 11 heard, 0 waiting
-            x not synced, 0 heard, 3 waiting, 5 merged
-            x: update a@1→4
+            x not synced, 0 heard, 5 waiting, 4 merged
+            x: add b@1 (initial)
+            x: update a@1→2
+            x: update a@2→4
+            x: delete b@6
             x: add b'@10
             x: add c@7
             main synced, 11 heard, 0 waiting
-            x synced, 4 heard, 0 waiting, 5 merged
+            x synced, 6 heard, 0 waiting, 4 merged
         "#]],
     )
     .await;
@@ -237,10 +240,11 @@ async fn a_filter_judges_merged_events_as_one() {
             update b@1{app=web}→3
             update b@3→4{app=web}
             update a@1{app=web}→5
-            x: add b@4{app=web} (initial)
+            x: add b@1{app=web} (initial)
+            x: update b@1{app=web}→4{app=web}
             x: delete a@1{app=web}
             main synced, 9 heard, 0 waiting
-            x synced, 4 heard, 0 waiting, 5 merged
+            x synced, 7 heard, 0 waiting, 2 merged
         "#]],
     )
     .await;

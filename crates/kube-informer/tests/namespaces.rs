@@ -2,12 +2,15 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{Log, config_map, server, settle};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube_client::api::{Api, DeleteParams, PostParams};
 use kube_informer::delta_fifo::Scope;
-use kube_informer::{InformerOptions, SharedInformer, SharedInformerFactory};
+use kube_informer::{Event, HandlerOptions, InformerOptions, SharedInformer, SharedInformerFactory};
 use kube_informer_apiserver::ApiServer;
+use tokio::sync::Semaphore;
 
 async fn put(server: &ApiServer, namespace: &str, name: &str) {
     let namespaces: Api<Namespace> = Api::all(server.client());
@@ -124,4 +127,46 @@ async fn a_change_of_namespaces_comes_to_its_end_even_if_nobody_waits() {
         assert_eq!(keys(&informer), "three/a two/a", "after {polls} polls");
         assert_eq!(server.stats().open_watches, 2, "after {polls} polls");
     }
+}
+
+/// One handler, two namespaces whose first lists come at different times, and one of them leaves and comes back.
+#[tokio::test(start_paused = true)]
+async fn slow_handler_gets_lists_of_several_namespaces_in_order() {
+    let server = server();
+    for (namespace, name) in [("one", "a"), ("one", "b"), ("two", "c"), ("three", "d")] {
+        put(&server, namespace, name).await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let options = InformerOptions::default().namespace("one").namespace("two").changing_namespaces();
+    let informer = factory.informer_with::<ConfigMap>(options).unwrap();
+    let (log, gate) = (Log::default(), Arc::new(Semaphore::new(0)));
+    let (mut write, permits) = (log.handler(), Arc::clone(&gate));
+    let options = HandlerOptions::default().buffer_len(2);
+    let seen = informer.add_handler_with(options, move |event: Event<ConfigMap>| {
+        let (written, permits) = (write(event), Arc::clone(&permits));
+        async move {
+            written.await;
+            permits.acquire().await.unwrap().forget();
+        }
+    });
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    settle().await;
+    informer.set_namespaces(["one", "three"]).await.unwrap();
+    settle().await;
+    // Its delete still waits, so that the add of the same key must not overtake it.
+    informer.set_namespaces(["one", "two"]).await.unwrap();
+    settle().await;
+    assert!(!seen.has_synced());
+    gate.add_permits(1_000);
+    seen.wait_for_sync().await;
+    settle().await;
+    let mut lines = log.lines();
+    let (first, later) = lines.split_at_mut(3);
+    first.sort();
+    assert_eq!(first, ["add a=one (initial)", "add b=one (initial)", "add c=two (initial)"]);
+    let of = |name: &str| later.iter().filter(|line| line.contains(name)).cloned().collect::<Vec<_>>();
+    assert_eq!(of("c="), ["delete c=two (missed)", "add c=two"]);
+    assert_eq!(of("d="), ["add d=three", "delete d=three (missed)"]);
+    assert_eq!(later.len(), 4);
 }

@@ -3,20 +3,21 @@
 //! Up to a bound, every event. Past it, what each key owes, merged: so memory is bounded by the number of keys.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use tokio::time::Instant;
 
+use super::walk::Walk;
 use crate::ObjectKey;
 use crate::event::Owed;
 use crate::planted::{Bug, planted};
 use crate::store::State;
 
-/// Events, then merged events; before both, the store as it was when the handler came.
+/// Walks over lists, then events, then merged events.
 pub(super) struct Buffer {
-    replay: Option<Replay>,
+    /// Lists that the handler gets object by object. Every change of such an object comes after them.
+    walks: VecDeque<Walk>,
     queue: VecDeque<Waiting>,
     merged: HashMap<ObjectKey, (u64, Waiting)>,
     /// The merged keys by when they came, so that one in the middle can leave without a trace.
@@ -34,24 +35,11 @@ struct Waiting {
     since: Instant,
 }
 
-/// Walks over a state, object by object; a million adds are never queued.
-struct Replay {
-    state: Arc<State>,
-    after: Option<ObjectKey>,
-    left: usize,
-    since: Instant,
-}
-
 impl Buffer {
-    pub(super) fn new(limit: usize, replay: Option<Arc<State>>) -> Self {
-        let replay = replay.filter(|state| !state.objects.is_empty()).map(|state| {
-            let left = state.objects.len();
-            let first = state.objects.first_key_value().map(|(key, _)| key.clone());
-            let after = first.filter(|_| planted(Bug::LateHandlerGap));
-            Replay { state, after, left, since: Instant::now() }
-        });
+    /// A buffer that first gives what is in `found`.
+    pub(super) fn new(limit: usize, found: Option<Arc<State>>) -> Self {
         Self {
-            replay,
+            walks: found.map(Walk::joining).into_iter().filter(|walk| walk.left > 0).collect(),
             queue: VecDeque::new(),
             merged: HashMap::new(),
             merged_order: BTreeMap::new(),
@@ -59,6 +47,19 @@ impl Buffer {
             limit,
             initial: 0,
             merges: 0,
+        }
+    }
+
+    /// Adds a list of objects that the store did not have before. They are not queued, whatever their number.
+    pub(super) fn walk(&mut self, mut walk: Walk) {
+        let queued = || self.queue.iter().filter_map(|waiting| waiting.owed.key());
+        if !self.merged.keys().chain(queued()).any(|key| walk.contains(key)) {
+            self.walks.extend(Some(walk).filter(|walk| walk.left > 0));
+            return;
+        }
+        // A namespace that left and came back: its deletes wait, and a walk would overtake them.
+        while let Some((key, owed)) = walk.next() {
+            self.push(key, owed);
         }
     }
 
@@ -94,12 +95,12 @@ impl Buffer {
 
     /// What is to be heard next.
     pub(super) fn pop(&mut self) -> Option<Owed> {
-        if let Some(replay) = &mut self.replay {
-            if let Some(owed) = replay.next() {
-                self.initial += 1;
+        while let Some(walk) = self.walks.front_mut() {
+            if let Some((_, owed)) = walk.next() {
+                self.initial += usize::from(owed.initial);
                 return Some(owed);
             }
-            self.replay = None;
+            self.walks.pop_front();
         }
         if let Some(waiting) = self.queue.pop_front() {
             return Some(waiting.owed);
@@ -118,16 +119,19 @@ impl Buffer {
     }
 
     /// Whether all that was there before the handler has been heard.
-    pub(super) fn initial_done(&mut self) -> bool {
-        if self.replay.as_ref().is_some_and(|replay| replay.left == 0) {
-            self.replay = None;
-        }
-        planted(Bug::HandlerSyncedTooEarly) || (self.replay.is_none() && self.initial == 0)
+    pub(super) fn initial_done(&self) -> bool {
+        let walking = self.walks.iter().any(|walk| walk.initial && walk.left > 0);
+        planted(Bug::HandlerSyncedTooEarly) || (self.initial == 0 && !walking)
     }
 
     /// How many events wait.
     pub(super) fn len(&self) -> usize {
-        self.queue.len() + self.merged.len() + self.replay.as_ref().map_or(0, |replay| replay.left)
+        self.buffered() + self.walks.iter().map(|walk| walk.left).sum::<usize>()
+    }
+
+    /// How many of them the buffer holds one by one.
+    pub(super) fn buffered(&self) -> usize {
+        self.queue.len() + self.merged.len()
     }
 
     /// Since when the oldest waits.
@@ -135,18 +139,7 @@ impl Buffer {
         let merged =
             || self.merged_order.values().next().and_then(|key| self.merged.get(key)).map(|(_, w)| w);
         let queued = self.queue.front().or_else(merged).map(|waiting| waiting.since);
-        self.replay.as_ref().filter(|replay| replay.left > 0).map(|replay| replay.since).or(queued)
-    }
-}
-
-impl Replay {
-    fn next(&mut self) -> Option<Owed> {
-        let from = self.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let (key, slot) = self.state.objects.range(from, Bound::Unbounded).next()?;
-        let again = planted(Bug::DuplicateInitialAdd) && self.left == self.state.objects.len();
-        self.left -= 1;
-        self.after = Some(key.clone()).filter(|_| !again);
-        Some(Owed::add(Arc::clone(&slot.entry), true))
+        self.walks.iter().find(|walk| walk.left > 0).map(|walk| walk.since).or(queued)
     }
 }
 

@@ -8,9 +8,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::buffer::Buffer;
+use super::walk::Walk;
 use crate::event::Owed;
 use crate::planted::{Bug, planted};
-use crate::store::{Note, State};
+use crate::store::{Applied, State};
 
 /// What a handler has heard and has yet to hear.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub struct HandlerStats {
     pub has_synced: bool,
     /// How many events wait.
     pub depth: usize,
+    /// How many of them the buffer holds; the others are read from the store one by one when their turn comes.
+    pub buffered: usize,
     /// How long the oldest of them has waited.
     pub lag: Duration,
     /// For how long the callback that runs now has been running.
@@ -71,9 +74,9 @@ enum End {
 }
 
 impl Listener {
-    /// A listener that first hears of what is in `replay`. `listed`: the store has had its first list.
-    pub(crate) fn new(config: ListenerConfig, replay: Option<Arc<State>>, listed: bool) -> Arc<Self> {
-        let mut buffer = Buffer::new(config.buffer_len, replay);
+    /// A listener that first hears of what is in `found`. `listed`: the store has had its first list.
+    pub(crate) fn new(config: ListenerConfig, found: Option<Arc<State>>, listed: bool) -> Arc<Self> {
+        let buffer = Buffer::new(config.buffer_len, found);
         let synced = listed && buffer.initial_done();
         Arc::new(Self {
             buffer: Mutex::new(Inner { buffer, listed, end: End::No, busy_since: None }),
@@ -98,21 +101,24 @@ impl Listener {
         self.config.resync_every
     }
 
-    pub(crate) fn push(&self, notes: &[Note]) {
-        let mut inner = self.lock();
-        for note in notes {
-            let due = |round: &Arc<[u64]>| planted(Bug::ResyncToEverybody) || round.contains(&self.config.id);
-            if note.round.as_ref().is_none_or(due) {
-                inner.buffer.push(note.key.clone(), note.owed.clone());
+    pub(crate) fn push(&self, applied: &Applied) {
+        self.change(|inner| {
+            if let Some(listed) = &applied.listed {
+                inner.buffer.walk(Walk::over(listed));
             }
-        }
-        drop(inner);
+            for note in &applied.notes {
+                let due =
+                    |round: &Arc<[u64]>| planted(Bug::ResyncToEverybody) || round.contains(&self.config.id);
+                if note.round.as_ref().is_none_or(due) {
+                    inner.buffer.push(note.key.clone(), note.owed.clone());
+                }
+            }
+        });
         self.ready.notify_one();
     }
 
     pub(crate) fn first_list_complete(&self) {
-        self.lock().listed = true;
-        self.check_synced();
+        self.change(|inner| inner.listed = true);
     }
 
     /// What is to be heard next; `None` when it is over.
@@ -142,13 +148,12 @@ impl Listener {
     /// The callbacks for what [`next`](Self::next) gave have returned.
     pub(crate) fn heard(&self, initial: bool) {
         self.delivered.fetch_add(1, Ordering::Relaxed);
-        let mut inner = self.lock();
-        inner.busy_since = None;
-        if initial {
-            inner.buffer.heard_initial();
-        }
-        drop(inner);
-        self.check_synced();
+        self.change(|inner| {
+            inner.busy_since = None;
+            if initial {
+                inner.buffer.heard_initial();
+            }
+        });
     }
 
     pub(crate) fn panicked(&self) {
@@ -192,6 +197,7 @@ impl Listener {
             name: self.config.name.clone(),
             has_synced: self.has_synced(),
             depth: inner.buffer.len(),
+            buffered: inner.buffer.buffered(),
             lag: inner.buffer.oldest().map(|oldest| oldest.elapsed()).unwrap_or_default(),
             busy_for: inner.busy_since.map(|since| since.elapsed()),
             delivered: self.delivered.load(Ordering::Relaxed),
@@ -200,8 +206,10 @@ impl Listener {
         }
     }
 
-    fn check_synced(&self) {
+    /// Changes what waits. Any change can remove the last initial add, merges included, so each one checks for "synced".
+    fn change(&self, change: impl FnOnce(&mut Inner)) {
         let mut inner = self.lock();
+        change(&mut inner);
         let synced = inner.listed && inner.buffer.initial_done();
         drop(inner);
         if synced {
@@ -211,5 +219,35 @@ impl Listener {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+    use crate::object::Entry;
+    use crate::store::Note;
+
+    fn note(name: &str, owed: impl Fn(Arc<Entry>) -> Owed) -> Note {
+        let kind = Arc::new(Kind::new("v1", "Pod", "pods", true));
+        let text = format!(r#"{{"metadata":{{"name":"{name}","uid":"{name}","resourceVersion":"1"}}}}"#);
+        let entry = Arc::new(Entry::from_json(&kind, text.as_bytes()).unwrap());
+        Note { key: entry.key().clone(), owed: owed(entry), round: None }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_merge_that_removes_the_last_initial_add_syncs() {
+        let config = ListenerConfig { id: 1, name: "x".into(), resync_every: None, buffer_len: 1 };
+        let listener = Listener::new(config, None, false);
+        let add = |entry| Owed::add(entry, true);
+        let push = |notes| listener.push(&Applied { notes, ..Applied::default() });
+        push(vec![note("a", add), note("b", add)]);
+        listener.first_list_complete();
+        let first = listener.next().await.unwrap();
+        listener.heard(first.initial);
+        assert!(!listener.has_synced(), "b waits");
+        push(vec![note("b", |entry| Owed::delete(Arc::clone(&entry), entry, false))]);
+        assert_eq!((listener.stats().depth, listener.has_synced()), (0, true));
     }
 }

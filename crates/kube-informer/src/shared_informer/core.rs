@@ -130,10 +130,10 @@ impl Core {
             batch.replaced.as_ref().filter(|replaced| !replaced.gone).map(|replaced| replaced.scope.clone());
         let applied = self.indexer.apply(writer, batch, initial);
         self.counts.batches.fetch_add(1, Ordering::Relaxed);
-        self.counts.changes.fetch_add(applied.notes.len() as u64, Ordering::Relaxed);
+        self.counts.changes.fetch_add(applied.changes, Ordering::Relaxed);
         self.counts.ignored.fetch_add(applied.ignored, Ordering::Relaxed);
         self.counts.repairs.fetch_add(applied.repairs, Ordering::Relaxed);
-        processor.distribute(&applied.notes);
+        processor.distribute(&applied);
         if let Some(scope) = listed {
             self.listed(&mut processor, scope);
         }

@@ -7,7 +7,7 @@ use kube_wire::ResourceVersion;
 
 use super::index::IndexSet;
 use super::{Indexer, Slot, State, Writer};
-use crate::delta_fifo::{Batch, Delta, DeltaType, Element};
+use crate::delta_fifo::{Batch, Delta, DeltaType, Element, Scope};
 use crate::event::Owed;
 use crate::intake::panic_text;
 use crate::object::Entry;
@@ -26,13 +26,26 @@ pub(crate) struct Note {
 }
 
 /// What came of a batch.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Applied {
     pub(crate) notes: Vec<Note>,
+    /// For a list of a scope that was empty: what handlers walk over instead of getting a note of each object.
+    pub(crate) listed: Option<Listed>,
+    /// How many changes were written.
+    pub(crate) changes: u64,
     /// Events that said nothing new: repeated, or older than what is stored.
     pub(crate) ignored: u64,
     /// What a comparison with the server found that events should have brought.
     pub(crate) repairs: u64,
+}
+
+/// All objects of a scope, none of which any handler has been told of.
+#[derive(Clone)]
+pub(crate) struct Listed {
+    pub(crate) state: Arc<State>,
+    pub(crate) scope: Scope,
+    /// Whether they were there before any handler.
+    pub(crate) initial: bool,
 }
 
 /// That index functions have been asked about a batch, and by which set of indexes.
@@ -79,23 +92,29 @@ impl Indexer {
             // What a list still cannot read it says itself, below.
             state.forget_set_aside(&replaced.scope);
         }
+        let verifies = batch.replaced.as_ref().and_then(|replaced| replaced.verifies.as_ref());
+        // Every object of an empty scope is an add, and handlers find them all in the state that is published here.
+        let replaced = batch.replaced.as_ref().filter(|replaced| !replaced.gone);
+        let scope = replaced.map(|replaced| &replaced.scope);
+        let empty = scope.filter(|scope| state.range(scope.as_namespace()).next().is_none()).cloned();
         for (key, elements) in batch.items {
             for element in elements {
                 match element {
                     Element::Delta(delta) => {
-                        let before = applied.notes.len();
-                        let heard = write(&mut state, &key, delta, initial, trusted);
-                        applied.notes.extend(heard);
-                        applied.ignored += u64::from(applied.notes.len() == before);
+                        let Some(note) = write(&mut state, &key, delta, initial, trusted) else {
+                            applied.ignored += 1;
+                            continue;
+                        };
+                        applied.changes += 1;
+                        let repair = verifies.is_some_and(|(seen, listed)| note.is_repair(seen, listed));
+                        applied.repairs += u64::from(repair);
+                        if !empty.as_ref().is_some_and(|scope| scope.contains(&key)) {
+                            applied.notes.push(note);
+                        }
                     }
                     Element::Aside(aside) => set_aside(&mut state, &key, aside),
                 }
             }
-        }
-        if let Some((seen, listed)) = batch.replaced.as_ref().and_then(|replaced| replaced.verifies.as_ref())
-        {
-            let repairs = applied.notes.iter().filter(|note| note.is_repair(seen, listed));
-            applied.repairs = repairs.count() as u64;
         }
         let relist = batch.replaced.is_some();
         if let Some(replaced) = batch.replaced {
@@ -114,7 +133,8 @@ impl Indexer {
                 state.set_version(&scope, version);
             }
         }
-        self.publish(&mut writer, state);
+        let state = self.publish(&mut writer, state);
+        applied.listed = empty.map(|scope| Listed { state, scope, initial });
         applied
     }
 
