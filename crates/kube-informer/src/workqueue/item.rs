@@ -71,9 +71,11 @@ impl<T: Eq + Hash + Clone> Item<T> {
 
     /// The work is done for now: run the key again after a while, or earlier if somebody adds it. Its failures are
     /// forgotten.
+    ///
+    /// This is a new request, with priority 0, whatever the priority of this run: otherwise one add of low priority
+    /// would make every later run wait.
     pub fn requeue_after(mut self, after: Duration) {
-        let priority = self.taken.priority;
-        self.finish(Outcome::RequeueAfter { after, priority });
+        self.finish(Outcome::RequeueAfter(after));
     }
 
     /// The work has failed: run the key again after the delay that the queue's [`RateLimit`](super::RateLimit) gives,

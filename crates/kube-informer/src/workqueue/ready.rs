@@ -10,7 +10,7 @@ pub(super) struct List {
     tail: u32,
 }
 
-/// Neighbours of each slot in the one list it is in.
+/// Neighbours of each slot in the one list it is in. A slot that is ready is in two lists, each with links of its own.
 #[derive(Debug, Default)]
 pub(super) struct Links(Vec<Link>);
 
@@ -18,20 +18,20 @@ pub(super) struct Links(Vec<Link>);
 struct Link {
     previous: u32,
     next: u32,
-    /// When it joined its list, counted in arrivals.
-    arrival: u64,
 }
 
-/// The ready slots: a list for each priority in use, highest first.
+/// The ready slots: a list for each priority in use, highest first, and one list of all of them by age.
 #[derive(Debug)]
 pub(super) struct Ready {
     levels: Vec<Level>,
+    /// All ready slots in the order in which they became ready. A raised priority does not change it.
+    by_age: List,
+    ages: Links,
     len: usize,
-    arrivals: u64,
     /// Every so many hand-outs the longest-waiting slot has its turn, whatever its priority.
     oldest_every: u32,
-    /// Hand-outs by priority since the last turn of the longest-waiting.
-    by_priority: u32,
+    /// Hand-outs since the last turn of the longest-waiting.
+    turns: u32,
 }
 
 #[derive(Debug)]
@@ -44,7 +44,14 @@ const NONE: u32 = u32::MAX;
 
 impl Ready {
     pub(super) fn new(oldest_every: u32) -> Self {
-        Self { levels: Vec::new(), len: 0, arrivals: 0, oldest_every: oldest_every.max(1), by_priority: 0 }
+        Self {
+            levels: Vec::new(),
+            by_age: List::EMPTY,
+            ages: Links::default(),
+            len: 0,
+            oldest_every: oldest_every.max(1),
+            turns: 0,
+        }
     }
 
     #[inline]
@@ -52,16 +59,54 @@ impl Ready {
         self.len
     }
 
-    /// The first of each priority, which is the one of that priority that has waited longest.
-    pub(super) fn heads(&self) -> impl Iterator<Item = u32> {
-        self.levels.iter().filter_map(|level| level.list.head())
+    /// The slot that has been ready longest.
+    pub(super) fn oldest(&self) -> Option<u32> {
+        self.by_age.head()
     }
 
     /// Puts a slot behind all others of its priority.
     #[inline]
     pub(super) fn push(&mut self, links: &mut Links, slot: u32, priority: i8) {
-        self.arrivals += 1;
         self.len += 1;
+        self.by_age.push(&mut self.ages, slot);
+        self.join(links, slot, priority);
+    }
+
+    /// Moves a slot behind those of a higher priority. Its age stays, so it never has its turn later than without the move.
+    #[inline]
+    pub(super) fn raise(&mut self, links: &mut Links, slot: u32, old: i8, new: i8) {
+        self.leave(links, slot, old);
+        self.join(links, slot, new);
+    }
+
+    /// Takes out the slot whose turn it is: the first of the highest priority, or the longest-waiting one of all.
+    ///
+    /// So whatever arrives meanwhile, a slot behind n older ones is handed out within `oldest_every × (n + 1)` turns.
+    /// Every turn counts, whichever priorities there are: otherwise a raised priority could put off the turn of the oldest.
+    #[inline]
+    pub(super) fn pop(&mut self, links: &mut Links, priority_of: impl FnOnce(u32) -> i8) -> Option<u32> {
+        let first = self.levels.first()?.list.head()?;
+        self.turns += 1;
+        let slot = if self.turns >= self.oldest_every {
+            self.turns = 0;
+            self.by_age.head()?
+        } else {
+            first
+        };
+        let priority = if slot == first { self.levels[0].priority } else { priority_of(slot) };
+        self.len -= 1;
+        self.by_age.remove(&mut self.ages, slot);
+        self.leave(links, slot, priority);
+        Some(slot)
+    }
+
+    /// Gives memory back. Nothing may be ready.
+    pub(super) fn shrink(&mut self) {
+        self.ages = Links::default();
+    }
+
+    #[inline]
+    fn join(&mut self, links: &mut Links, slot: u32, priority: i8) {
         if let [only] = &mut self.levels[..]
             && only.list.head().is_none()
         {
@@ -75,42 +120,13 @@ impl Ready {
                 place
             }
         };
-        self.levels[place].list.push(links, slot, self.arrivals);
+        self.levels[place].list.push(links, slot);
     }
 
-    /// Takes a slot out before its turn.
     #[inline]
-    pub(super) fn remove(&mut self, links: &mut Links, slot: u32, priority: i8) {
+    fn leave(&mut self, links: &mut Links, slot: u32, priority: i8) {
         let place = self.levels.iter().position(|level| level.priority == priority);
-        self.remove_from(links, slot, place.expect("a ready slot is in the list of its priority"));
-    }
-
-    /// Takes out the slot whose turn it is: the first of the highest priority, or the longest-waiting one of all.
-    ///
-    /// So whatever arrives meanwhile, a slot behind n older ones is handed out within `oldest_every × (n + 1)` turns.
-    #[inline]
-    pub(super) fn pop(&mut self, links: &mut Links) -> Option<u32> {
-        let mut place = 0;
-        if self.levels.len() > 1 {
-            self.by_priority += 1;
-            if self.by_priority >= self.oldest_every {
-                self.by_priority = 0;
-                place = self.oldest(links);
-            }
-        }
-        let slot = self.levels.get(place)?.list.head()?;
-        self.remove_from(links, slot, place);
-        Some(slot)
-    }
-
-    fn oldest(&self, links: &Links) -> usize {
-        let arrival = |level: &Level| level.list.head().map(|slot| links.0[slot as usize].arrival);
-        (0..self.levels.len()).min_by_key(|&place| arrival(&self.levels[place])).unwrap_or(0)
-    }
-
-    #[inline]
-    fn remove_from(&mut self, links: &mut Links, slot: u32, place: usize) {
-        self.len -= 1;
+        let place = place.expect("a ready slot is in the list of its priority");
         let list = &mut self.levels[place].list;
         list.remove(links, slot);
         // The last level stays, empty: most queues have one priority, and come and go between no key and one.
@@ -134,8 +150,8 @@ impl List {
     }
 
     #[inline]
-    pub(super) fn push(&mut self, links: &mut Links, slot: u32, arrival: u64) {
-        let link = Link { previous: self.tail, next: NONE, arrival };
+    pub(super) fn push(&mut self, links: &mut Links, slot: u32) {
+        let link = Link { previous: self.tail, next: NONE };
         if let Some(place) = links.0.get_mut(slot as usize) {
             *place = link;
         } else {
@@ -150,7 +166,7 @@ impl List {
 
     #[inline]
     pub(super) fn remove(&mut self, links: &mut Links, slot: u32) {
-        let Link { previous, next, .. } = links.0[slot as usize];
+        let Link { previous, next } = links.0[slot as usize];
         match previous {
             NONE => self.head = next,
             previous => links.0[previous as usize].next = next,
@@ -174,39 +190,40 @@ mod tests {
         (ready, links)
     }
 
-    fn all(mut ready: Ready, mut links: Links) -> Vec<u32> {
-        std::iter::from_fn(|| ready.pop(&mut links)).collect()
+    fn all(mut ready: Ready, mut links: Links, slots: &[(u32, i8)]) -> Vec<u32> {
+        let priority = |slot| slots.iter().rev().find(|known| known.0 == slot).unwrap().1;
+        std::iter::from_fn(|| ready.pop(&mut links, priority)).collect()
     }
 
     #[test]
     fn higher_priorities_come_first_and_equals_in_order() {
-        let (ready, links) = ready(100, &[(0, 0), (1, -5), (2, 9), (3, 0), (4, 9), (5, -5)]);
-        assert_eq!(ready.heads().collect::<Vec<_>>(), [2, 0, 1]);
-        assert_eq!(all(ready, links), [2, 4, 0, 3, 1, 5]);
+        let slots = [(0, 0), (1, -5), (2, 9), (3, 0), (4, 9), (5, -5)];
+        let (ready, links) = ready(100, &slots);
+        assert_eq!(all(ready, links, &slots), [2, 4, 0, 3, 1, 5]);
     }
 
     #[test]
     fn priorities_come_and_go() {
         let (mut ready, mut links) = ready(100, &[(0, 0)]);
-        assert_eq!(ready.pop(&mut links), Some(0));
+        assert_eq!(ready.pop(&mut links, |_| 0), Some(0));
         ready.push(&mut links, 1, -1);
-        assert_eq!((ready.pop(&mut links), ready.pop(&mut links), ready.len()), (Some(1), None, 0));
+        let mut pop = || ready.pop(&mut links, |_| -1);
+        assert_eq!((pop(), pop(), ready.len()), (Some(1), None, 0));
     }
 
     #[test]
     fn every_so_often_the_oldest_has_its_turn() {
-        let (ready, links) = ready(3, &[(0, 0), (1, 0), (2, 9), (3, 9), (4, 9), (5, 9), (6, 9)]);
-        assert_eq!(all(ready, links), [2, 3, 0, 4, 5, 1, 6]);
+        let slots = [(0, 0), (1, 0), (2, 9), (3, 9), (4, 9), (5, 9), (6, 9)];
+        let (ready, links) = ready(3, &slots);
+        assert_eq!(all(ready, links, &slots), [2, 3, 0, 4, 5, 1, 6]);
     }
 
     #[test]
-    fn anything_can_leave_before_its_turn() {
-        for leaver in 0..3 {
-            let (mut ready, mut links) = ready(3, &[(0, 1), (1, 1), (2, 1)]);
-            ready.remove(&mut links, leaver, 1);
-            assert_eq!(ready.len(), 2);
-            let expected: Vec<u32> = (0..3).filter(|&slot| slot != leaver).collect();
-            assert_eq!(all(ready, links), expected);
-        }
+    fn a_raised_slot_keeps_its_age() {
+        let slots = [(0, -5), (1, 0), (2, 0), (3, 0)];
+        let (mut ready, mut links) = ready(3, &slots);
+        ready.raise(&mut links, 0, -5, 0);
+        assert_eq!(ready.oldest(), Some(0));
+        assert_eq!(all(ready, links, &[(0, 0), (1, 0), (2, 0), (3, 0)]), [1, 2, 0, 3]);
     }
 }

@@ -100,10 +100,7 @@ pub(super) struct Sleep {
 #[derive(Debug)]
 pub(super) enum Outcome {
     Done,
-    RequeueAfter {
-        after: Duration,
-        priority: i8,
-    },
+    RequeueAfter(Duration),
     /// What the run was for is still to be done, so the next run gets the reasons.
     Retry {
         priority: i8,
@@ -157,7 +154,8 @@ impl<T: Eq + Hash + Clone> State<T> {
         if self.paused && !self.closed {
             return Next::Wait;
         }
-        let Some(slot) = self.ready.pop(&mut self.links) else {
+        let entries = &self.entries;
+        let Some(slot) = self.ready.pop(&mut self.links, |slot| entries.get(slot).priority) else {
             // A dirty key will be served once more, even though no new ones are accepted.
             return if self.closed && self.dirty_len == 0 { Next::Closed } else { Next::Wait };
         };
@@ -173,7 +171,7 @@ impl<T: Eq + Hash + Clone> State<T> {
             waited,
             reasons: entry.reasons.take(),
         };
-        self.running.list.push(&mut self.links, slot, 0);
+        self.running.list.push(&mut self.links, slot);
         self.running.len += 1;
         self.running.started_sum += u128::from(now);
         self.counters.queue_latency.record(waited);
@@ -195,10 +193,10 @@ impl<T: Eq + Hash + Clone> State<T> {
         match outcome {
             Outcome::Done => entry.failing = None,
             Outcome::Panicked => self.counters.panics += 1,
-            Outcome::RequeueAfter { after, priority } => {
+            Outcome::RequeueAfter(after) => {
                 entry.failing = None;
                 delay = after;
-                self.run_again(slot, priority, None, after, now);
+                self.run_again(slot, 0, None, after, now);
             }
             Outcome::Retry { priority, reasons } => {
                 self.counters.retries += 1;
@@ -268,7 +266,7 @@ impl<T: Eq + Hash + Clone> State<T> {
 
     /// Lets everything fall that is not in work.
     pub(super) fn discard_ready(&mut self) {
-        while let Some(slot) = self.ready.pop(&mut self.links) {
+        while let Some(slot) = self.ready.pop(&mut self.links, |slot| self.entries.get(slot).priority) {
             self.counters.discarded += 1;
             self.remove(slot);
         }
@@ -310,7 +308,7 @@ impl<T: Eq + Hash + Clone> State<T> {
         let unfinished = u128::from(now) * self.running.len as u128;
         let unfinished = unfinished.saturating_sub(self.running.started_sum);
         let longest = self.running.list.head().map(|slot| age(self.entries.get(slot).started_at));
-        let oldest = self.ready.heads().map(|slot| age(self.entries.get(slot).ready_at)).max();
+        let oldest = self.ready.oldest().map(|slot| age(self.entries.get(slot).ready_at));
         QueueStats {
             depth: self.ready.len(),
             delayed: self.delays.len(),
@@ -444,8 +442,7 @@ impl<T: Eq + Hash + Clone> State<T> {
         }
         entry.priority = priority;
         if entry.phase == Phase::Ready {
-            self.ready.remove(&mut self.links, slot, old);
-            self.ready.push(&mut self.links, slot, priority);
+            self.ready.raise(&mut self.links, slot, old, priority);
         }
     }
 
@@ -466,6 +463,7 @@ impl<T: Eq + Hash + Clone> State<T> {
             // The burst is over: give its memory back.
             self.entries = Entries::new();
             self.links = Links::default();
+            self.ready.shrink();
             self.delays = Delays::default();
         }
     }

@@ -31,7 +31,8 @@ pub struct QueueStats {
     pub unfinished_work: Duration,
     /// How long the key that is longest in work has been.
     pub longest_running: Duration,
-    /// How long the key at the head of the line has waited; of several priorities, the longest.
+    /// How long the key that has been in line longest, of all priorities, has been due. A key that becomes due while
+    /// in work joins the line when that run ends.
     pub oldest_age: Duration,
 }
 

@@ -41,7 +41,8 @@ const OLDEST_EVERY: usize = 3;
 #[derive(Debug, Default)]
 struct Model {
     now: u64,
-    line: Vec<(u8, i8)>,
+    /// The ready keys, oldest first.
+    line: Vec<Ready>,
     in_work: Vec<(u8, i8)>,
     dirty: BTreeSet<u8>,
     /// Deadline and order of arrival.
@@ -55,6 +56,14 @@ struct Model {
     closed: bool,
 }
 
+/// A ready key, its priority, and when it joined those of that priority.
+#[derive(Debug, Clone, Copy)]
+struct Ready {
+    key: u8,
+    priority: i8,
+    joined: u64,
+}
+
 impl Model {
     fn add(&mut self, key: u8, priority: i8, after: u64) {
         if self.closed {
@@ -62,11 +71,12 @@ impl Model {
         }
         let old = self.priorities.get(&key).copied().unwrap_or(i8::MIN);
         self.priorities.insert(key, priority.max(old));
-        if priority > old && self.line.iter().any(|&(other, _)| other == key) {
-            self.line.retain(|&(other, _)| other != key);
-            self.line.push((key, priority));
+        self.arrivals += 1;
+        let joined = self.arrivals;
+        if let Some(ready) = self.line.iter_mut().find(|ready| ready.key == key && ready.priority < priority) {
+            *ready = Ready { key, priority, joined };
         }
-        if self.line.iter().any(|&(other, _)| other == key) || self.dirty.contains(&key) {
+        if self.line.iter().any(|ready| ready.key == key) || self.dirty.contains(&key) {
             return;
         }
         if after == 0 {
@@ -84,7 +94,8 @@ impl Model {
         if self.in_work.iter().any(|&(other, _)| other == key) {
             self.dirty.insert(key);
         } else {
-            self.line.push((key, self.priorities[&key]));
+            self.arrivals += 1;
+            self.line.push(Ready { key, priority: self.priorities[&key], joined: self.arrivals });
         }
     }
 
@@ -92,15 +103,15 @@ impl Model {
         if self.line.is_empty() || (self.paused && !self.closed) {
             return None;
         }
-        let highest = self.line.iter().map(|&(_, priority)| priority).max()?;
-        let mut place = self.line.iter().position(|&(_, priority)| priority == highest)?;
-        if self.line.iter().any(|&(_, priority)| priority != highest) {
-            self.turns += 1;
-            if self.turns == OLDEST_EVERY {
-                (self.turns, place) = (0, 0);
-            }
-        }
-        let (key, priority) = self.line.remove(place);
+        self.turns += 1;
+        let place = if self.turns == OLDEST_EVERY {
+            self.turns = 0;
+            0
+        } else {
+            let order = |&place: &usize| (-i16::from(self.line[place].priority), self.line[place].joined);
+            (0..self.line.len()).min_by_key(order)?
+        };
+        let Ready { key, priority, .. } = self.line.remove(place);
         self.priorities.remove(&key);
         self.in_work.push((key, priority));
         Some(key)
@@ -113,7 +124,7 @@ impl Model {
         }
         match how {
             How::Done => {}
-            How::RequeueAfter(after) => self.add(key, priority, after),
+            How::RequeueAfter(after) => self.add(key, 0, after),
             How::Retry | How::ForgetAndRetry => {
                 let (failures, due) = self.failing.get(&key).copied().unwrap_or((0, 0));
                 let (failures, due) = if due <= self.now {
@@ -162,8 +173,11 @@ impl Model {
     /// A key that is nowhere in the queue has no history.
     fn forget_absent(&mut self) {
         let (line, in_work, delayed) = (&self.line, &self.in_work, &self.delayed);
-        let present =
-            |key: &u8| delayed.contains_key(key) || line.iter().chain(in_work).any(|(other, _)| other == key);
+        let present = |key: &u8| {
+            delayed.contains_key(key)
+                || line.iter().any(|ready| ready.key == *key)
+                || in_work.iter().any(|(other, _)| other == key)
+        };
         self.failing.retain(|key, _| present(key));
         self.priorities.retain(|key, _| present(key));
     }
