@@ -18,9 +18,9 @@ const EXPECTED: &str = "    0s worker 2 send-mail    timer: start ×1
     2s worker 2 build-index  button: click ×3
     4s worker 1 fetch-feed   failed, again in 3s
     7s worker 1 fetch-feed   failed, again in 10s
-   17s worker 1 fetch-feed   worked after 2 failures
-   60s worker 1 send-mail    as it asked for
-  120s worker 1 send-mail    as it asked for
+   17s worker 1 fetch-feed   worked after 3 failures
+   60s worker 1 send-mail    worker: requeued ×1
+  120s worker 1 send-mail    worker: requeued ×1
 9 runs, 3 retries, 2 adds merged, 1 delay dropped at the end";
 
 #[derive(Clone)]
@@ -77,20 +77,25 @@ impl Runner {
         }
     }
 
-    /// Runs a job, and says how it went. What is not retried or asked for again is done when the item is dropped.
+    /// Runs a job, and says how it went. A job that were cancelled here would be retried, because its item is dropped.
     async fn run(&self, item: Item<&'static str>) -> String {
         let reasons = reasons(&item);
         match *item {
             "fetch-feed" if self.start.elapsed() < Duration::from_secs(10) => {
                 format!("failed, again in {}s", item.retry().as_secs())
             }
-            "fetch-feed" => format!("worked after {} failures", item.failures()),
+            "fetch-feed" => {
+                let failures = item.failures();
+                item.done();
+                format!("worked after {failures} failures")
+            }
             "send-mail" => {
                 item.requeue_after(Duration::from_mins(1));
                 reasons
             }
             _ => {
                 sleep(Duration::from_secs(2)).await;
+                item.done();
                 reasons
             }
         }
@@ -107,5 +112,5 @@ fn reasons(item: &Item<&'static str>) -> String {
         .iter()
         .map(|reason| format!("{}: {} ×{}", reason.source, reason.event, reason.count))
         .collect();
-    if list.is_empty() { "as it asked for".to_owned() } else { list.join(", ") }
+    list.join(", ")
 }

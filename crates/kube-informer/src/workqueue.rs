@@ -14,7 +14,7 @@
 //!
 //! while let Some(item) = queue.get().await {
 //!     println!("working on {}", *item);
-//!     // Dropped here, the item is done. `item.retry()` would bring it back later.
+//!     item.done(); // dropped instead, it would be retried later, as by `item.retry()`
 //! }
 //! # }
 //! ```
@@ -72,7 +72,7 @@ pub struct WorkQueue<T: Eq + Hash + Clone> {
 /// How a queue behaves.
 #[derive(Debug, Clone)]
 pub struct WorkQueueConfig {
-    /// How long keys wait after [`Item::retry`].
+    /// How long keys wait after they failed: after [`Item::retry`], or when an item is dropped.
     pub retry: RateLimit,
     /// Every so many hand-outs, the key that has waited longest goes first, whatever its priority: by default every
     /// 16th. 1 ignores priorities altogether.
@@ -115,6 +115,9 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     }
 
     /// Adds a key to be worked on as soon as a worker is free. Never waits. A delay that the key may have is cancelled.
+    ///
+    /// A failing key that runs because of an add, before its retry is due, and fails again is paced: the next such add
+    /// takes effect 5 ms after the failure, then 10 ms, up to a second, or when the retry is due.
     ///
     /// Does nothing once the queue is shut down; this is so for every way of adding.
     pub fn add(&self, key: T) {
@@ -173,13 +176,13 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
         self.len() == 0
     }
 
-    /// How often a key has failed in a row: 0 once it has succeeded.
+    /// How many runs of a key failed in a row: 0 once it has succeeded.
     pub fn failures(&self, key: &T) -> u32 {
         let hash = self.shared.hasher.hash(key);
         self.shared.with(|state| state.failures(hash, key))
     }
 
-    /// From now on, keys that fail wait as this says. For whoever makes the queue before it knows.
+    /// Sets the delays after failures from now on.
     pub(crate) fn set_retry(&self, retry: RateLimit) {
         self.shared.with(|state| state.set_retry(retry));
     }

@@ -1,15 +1,103 @@
-//! The work queue through its public API: priorities.
+//! The work queue through its public API: failures and priorities.
 
+use std::future::pending;
 use std::hash::Hash;
 use std::time::Duration;
 
-use kube_informer::workqueue::{Add, WorkQueue};
-use tokio::time::Instant;
+use kube_informer::workqueue::{Add, Drained, RateLimit, WorkQueue, WorkQueueConfig};
+use tokio::time::{Instant, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
 
+fn queue<T: Eq + Hash + Clone>(retry: RateLimit) -> WorkQueue<T> {
+    WorkQueue::with_config(WorkQueueConfig { retry, ..Default::default() })
+}
+
 fn low<T: Eq + Hash + Clone>(queue: &WorkQueue<T>, key: T) {
     queue.add_with(key, Add { priority: -50, ..Add::default() });
+}
+
+// Dropped items.
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_run_is_retried_and_counts_as_a_failure() {
+    let queue = queue(RateLimit::exponential(SECOND, 60 * SECOND));
+    queue.add("a");
+    for _ in 0..3 {
+        let _ = queue.get().await.unwrap().retry();
+    }
+    let item = queue.get().await.unwrap();
+    assert_eq!(item.failures(), 3);
+    let work = async move {
+        pending::<()>().await;
+        item.done();
+    };
+    assert!(timeout(SECOND, work).await.is_err());
+    let dropped = Instant::now();
+    let item = timeout(120 * SECOND, queue.get()).await.expect("the cancelled run is retried").unwrap();
+    assert_eq!((dropped.elapsed(), item.failures()), (8 * SECOND, 4), "after the backoff");
+    item.done();
+    assert_eq!(queue.failures(&"a"), 0, "done is success");
+    assert!(timeout(3600 * SECOND, queue.get()).await.is_err(), "and nothing is left to run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_left_by_an_error_is_retried_with_its_reasons_and_priority() {
+    let queue = queue(RateLimit::exponential(SECOND, SECOND));
+    let cause = Some(kube_informer::workqueue::Cause::new("pods", "update"));
+    queue.add_with("a", Add { priority: 7, cause, ..Add::default() });
+    let work = async {
+        let item = queue.get().await.ok_or("shut down")?;
+        "no number".parse::<u32>().map_err(|_| "left early")?;
+        item.done();
+        Ok::<_, &str>(())
+    };
+    assert_eq!(work.await, Err("left early"));
+    let item = timeout(2 * SECOND, queue.get()).await.expect("retried").unwrap();
+    assert_eq!((item.failures(), item.priority(), item.reasons()[0].event), (1, 7, "update"));
+    item.done();
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_of_aborted_and_panicking_workers_are_retried() {
+    let queue = queue(RateLimit::exponential(SECOND, SECOND));
+    queue.add("aborted");
+    queue.add("panicked");
+    let worker = |panics: bool| {
+        let queue = queue.clone();
+        tokio::spawn(async move {
+            let item = queue.get().await.unwrap();
+            assert!(!panics, "on purpose");
+            pending::<()>().await;
+            item.done();
+        })
+    };
+    let (stuck, panicking) = (worker(false), worker(true));
+    assert!(panicking.await.unwrap_err().is_panic());
+    stuck.abort();
+    assert!(stuck.await.unwrap_err().is_cancelled());
+    let stats = queue.stats();
+    assert_eq!((stats.in_work, stats.delayed, stats.panics, stats.retries), (0, 2, 1, 2));
+    for _ in 0..2 {
+        let item = timeout(2 * SECOND, queue.get()).await.expect("retried").unwrap();
+        assert_eq!(item.failures(), 1);
+        item.done();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_does_not_wait_for_a_dropped_item() {
+    let queue = queue(RateLimit::exponential(SECOND, SECOND));
+    queue.add("a");
+    let item = queue.get().await.unwrap();
+    let drain = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.drain().await }
+    });
+    tokio::task::yield_now().await;
+    drop(item);
+    assert_eq!(drain.await.unwrap(), Drained::Complete, "a closed queue retries nothing");
+    assert_eq!(queue.stats().discarded, 1, "and says so");
 }
 
 // Priorities.
@@ -67,4 +155,29 @@ async fn a_priority_ends_with_the_run_it_was_for() {
     queue.add_with("a", Add { priority: 100, ..Add::default() });
     queue.try_get().unwrap().requeue_after(SECOND);
     assert_eq!(queue.get().await.unwrap().priority(), 0);
+}
+
+// Counts and reasons.
+
+#[tokio::test(start_paused = true)]
+async fn failures_count_every_failed_run_though_adds_interleave() {
+    let queue = queue(RateLimit::exponential(SECOND, 1000 * SECOND));
+    queue.add("a");
+    for failed in 0..50 {
+        queue.add("a");
+        let item = queue.get().await.unwrap();
+        assert_eq!(item.failures(), failed);
+        let _ = item.retry();
+        assert_eq!(queue.failures(&"a"), failed + 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_requeued_run_says_why_it_runs() {
+    let queue = WorkQueue::new();
+    queue.add("a");
+    queue.get().await.unwrap().requeue_after(SECOND);
+    let item = queue.get().await.unwrap();
+    let reasons: Vec<_> = item.reasons().iter().map(|reason| (&*reason.source, reason.event)).collect();
+    assert_eq!(reasons, [("worker", "requeued")]);
 }

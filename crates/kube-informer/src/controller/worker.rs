@@ -98,23 +98,23 @@ fn conclude(item: Item<ObjectKey>, outcome: Outcome, counts: &Counts) {
         }
         Outcome::Failed { text: failure, terminal: true } => {
             counts.terminal.fetch_add(1, Ordering::Relaxed);
-            error!(%key, failure, "failed for good; it rests until something changes");
+            error!(%key, failure, "reconcile failed permanently; not retrying until the object changes");
             item.done();
         }
         Outcome::Failed { text: failure, terminal: false } => {
             counts.failed.fetch_add(1, Ordering::Relaxed);
             let wait = item.retry();
-            warn!(%key, failure, ?wait, "a reconcile failed; tried again");
+            warn!(%key, failure, ?wait, "reconcile failed; retrying");
         }
         Outcome::Panicked(panic) => {
             counts.panicked.fetch_add(1, Ordering::Relaxed);
             let wait = item.retry();
-            error!(%key, panic, ?wait, "a reconcile panicked; tried again");
+            error!(%key, panic, ?wait, "reconcile panicked; retrying");
         }
         Outcome::TimedOut(limit) => {
             counts.timed_out.fetch_add(1, Ordering::Relaxed);
             let wait = item.retry();
-            warn!(%key, ?limit, ?wait, "a reconcile took too long and was ended; tried again");
+            warn!(%key, ?limit, ?wait, "reconcile exceeded its limit and was cancelled; retrying");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A key in work: whoever holds the item works on the key, alone, and dropping it ends the work.
+//! A key in work: the holder of the item works on the key, alone, and says how the work ended.
 
 use std::fmt;
 use std::hash::Hash;
@@ -10,20 +10,20 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::reason::Reasons;
-use super::state::{Outcome, Taken};
+use super::state::{Failure, Outcome, Taken};
 
 /// A key handed out by [`WorkQueue::get`](super::WorkQueue::get). It reads as the key itself.
 ///
 /// While an item lives, its key is not handed out again; what is added meanwhile makes it run once more afterwards.
 ///
-/// *Dropping* an item means that the work is done and has succeeded: the failures of the key are forgotten. If the
-/// thread is panicking, the work is done and the panic is counted; the failures are then remembered for as long as the
-/// key stays in the queue.
-#[must_use = "dropping an item says that its work is done"]
+/// *Dropping* an item means that the work did not end: it was cancelled, timed out, left by `?`, or panicked. The key is
+/// retried, exactly as by [`retry`](Self::retry). Only [`done`](Self::done) and [`requeue_after`](Self::requeue_after)
+/// say that the work succeeded.
+#[must_use = "a dropped item is retried; `done` says that its work succeeded"]
 pub struct Item<T: Eq + Hash + Clone> {
     taken: Taken<T>,
     queue: Arc<Shared<T>>,
-    /// Set once the queue was told how the run ended.
+    /// Set once the queue knows how the run ended.
     finished: bool,
 }
 
@@ -43,7 +43,7 @@ impl<T: Eq + Hash + Clone> Item<T> {
         self.taken.reasons.as_deref().unwrap_or(&NONE)
     }
 
-    /// How often the key has failed in a row before this run.
+    /// How many runs of the key failed in a row before this one, whatever set them off.
     pub fn failures(&self) -> u32 {
         self.taken.failures
     }
@@ -64,9 +64,9 @@ impl<T: Eq + Hash + Clone> Item<T> {
         self.queue.with(|state| state.forget(self.taken.slot));
     }
 
-    /// The work is done. The same as dropping the item.
-    pub fn done(self) {
-        drop(self);
+    /// The work is done and has succeeded: the failures of the key are forgotten.
+    pub fn done(mut self) {
+        self.finish(Outcome::Done);
     }
 
     /// The work is done for now: run the key again after a while, or earlier if somebody adds it. Its failures are
@@ -81,12 +81,18 @@ impl<T: Eq + Hash + Clone> Item<T> {
     /// The work has failed: run the key again after the delay that the queue's [`RateLimit`](super::RateLimit) gives,
     /// or earlier if somebody adds it. Returns the delay.
     ///
-    /// A run that somebody's add set off *before* the delay of the last failure was over is not counted as another
-    /// failure: the key goes back to what remains of that delay. So a key that fails in busy surroundings is retried
-    /// as often as one that fails in quiet.
+    /// The retry has the reasons and the priority of this run, because it is the same work.
+    ///
+    /// A run that an add set off *before* the delay of the last failure was over does not lengthen the delay: the key goes
+    /// back to what remains of it. So a key that fails in busy surroundings is retried as often as one that fails in
+    /// quiet. Such early runs are spaced out themselves; see [`WorkQueue::add`](super::WorkQueue::add).
     pub fn retry(mut self) -> Duration {
+        self.fail(Failure::Reported)
+    }
+
+    fn fail(&mut self, failure: Failure) -> Duration {
         let (priority, reasons) = (self.taken.priority, self.taken.reasons.take());
-        self.finish(Outcome::Retry { priority, reasons })
+        self.finish(Outcome::Failed { failure, priority, reasons })
     }
 
     fn finish(&mut self, outcome: Outcome) -> Duration {
@@ -98,8 +104,7 @@ impl<T: Eq + Hash + Clone> Item<T> {
 impl<T: Eq + Hash + Clone> Drop for Item<T> {
     fn drop(&mut self) {
         if !self.finished {
-            let outcome = if std::thread::panicking() { Outcome::Panicked } else { Outcome::Done };
-            self.finish(outcome);
+            self.fail(if std::thread::panicking() { Failure::Panicked } else { Failure::Dropped });
         }
     }
 }

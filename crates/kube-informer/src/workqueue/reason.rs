@@ -84,6 +84,10 @@ impl Reasons {
             old.version = new.version.or(old.version);
             old.last = new.last;
         } else if self.kept.len() < max {
+            if self.kept.is_empty() {
+                // Most keys have one reason, and a vector would make room for four.
+                self.kept.reserve_exact(1);
+            }
             self.kept.push(new);
         } else {
             self.not_kept += new.count;

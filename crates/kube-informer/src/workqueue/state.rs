@@ -9,9 +9,12 @@
 //! | finish, no deadline | | | | gone | ready |
 //! | finish, deadline | | | | waiting | |
 //!
+//! A key that keeps failing in runs that adds set off is paced: an add then makes it due a little later instead of now.
+//!
 //! A key has a deadline or is due at once (ready, dirty), never both, so no run is ever owed twice.
 
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -20,7 +23,7 @@ use super::delay::Delays;
 use super::entries::{Entries, KeyHash, Phase};
 use super::rate_limit::RateLimit;
 use super::ready::{Links, List, Ready};
-use super::reason::Reasons;
+use super::reason::{Cause, Reasons};
 use super::stats::QueueStats;
 use super::{Add, WorkQueueConfig};
 
@@ -37,6 +40,8 @@ pub(super) struct State<T> {
     dirty_len: usize,
     retry: RateLimit,
     max_reasons: usize,
+    /// The source that runs after a `requeue_after` name as their reason.
+    requeued: Arc<str>,
     counters: QueueStats,
     paused: bool,
     closed: bool,
@@ -101,13 +106,29 @@ pub(super) struct Sleep {
 pub(super) enum Outcome {
     Done,
     RequeueAfter(Duration),
-    /// What the run was for is still to be done, so the next run gets the reasons.
-    Retry {
+    /// The same work is still to be done, so the next run gets the reasons and the priority.
+    Failed {
+        failure: Failure,
         priority: i8,
         reasons: Option<Box<Reasons>>,
     },
+}
+
+/// In which way a run failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The worker says so.
+    Reported,
+    /// The item was dropped: the run was cancelled, or left early.
+    Dropped,
     Panicked,
 }
+
+/// The first early run of a failing key starts at once, each further one waits twice as long after the last failure.
+const FIRST_PACE: Duration = Duration::from_millis(5);
+
+/// No change of a failing key waits longer than this.
+const LONGEST_PACE: Duration = Duration::from_secs(1);
 
 impl<T: Eq + Hash + Clone> State<T> {
     pub(super) fn new(config: WorkQueueConfig, epoch: Instant) -> Self {
@@ -121,6 +142,7 @@ impl<T: Eq + Hash + Clone> State<T> {
             dirty_len: 0,
             retry: config.retry,
             max_reasons: config.max_reasons,
+            requeued: "worker".into(),
             counters: QueueStats::default(),
             paused: false,
             closed: false,
@@ -142,10 +164,11 @@ impl<T: Eq + Hash + Clone> State<T> {
         let slot = self.entries.find_or_insert(hash, key);
         self.raise(slot, add.priority);
         if let Some(cause) = add.cause {
-            let reasons = self.entries.get_mut(slot).reasons.get_or_insert_default();
-            reasons.add(cause, at, self.max_reasons);
+            self.because(slot, cause, at);
         }
-        self.schedule(slot, add.after, now);
+        // While in work, the pace is that of a failure which may never come; see `finish`.
+        let pace = self.paced(slot, now).filter(|_| self.entries.get(slot).phase == Phase::Waiting);
+        self.schedule(slot, pace.map_or(add.after, |pace| add.after.max(pace)), now);
     }
 
     /// Hands out the key whose turn it is.
@@ -191,15 +214,19 @@ impl<T: Eq + Hash + Clone> State<T> {
 
         let mut delay = Duration::ZERO;
         match outcome {
-            Outcome::Done => entry.failing = None,
-            Outcome::Panicked => self.counters.panics += 1,
+            Outcome::Done => self.forget(slot),
             Outcome::RequeueAfter(after) => {
-                entry.failing = None;
+                self.forget(slot);
                 delay = after;
+                if !self.closed {
+                    self.because(slot, Cause::new(Arc::clone(&self.requeued), "requeued"), at);
+                }
                 self.run_again(slot, 0, None, after, now);
             }
-            Outcome::Retry { priority, reasons } => {
+            Outcome::Failed { failure, priority, reasons } => {
                 self.counters.retries += 1;
+                self.counters.dropped += u64::from(failure == Failure::Dropped);
+                self.counters.panics += u64::from(failure == Failure::Panicked);
                 delay = self.backoff(slot, now, at);
                 self.run_again(slot, priority, reasons, delay, now);
             }
@@ -208,7 +235,13 @@ impl<T: Eq + Hash + Clone> State<T> {
         match self.entries.get(slot).phase {
             Phase::Dirty => {
                 self.dirty_len -= 1;
-                self.stand_in_line(slot);
+                match self.paced(slot, now).filter(|_| !self.closed) {
+                    None => self.stand_in_line(slot),
+                    Some(wait) => {
+                        self.entries.get_mut(slot).phase = Phase::Waiting;
+                        self.delay(slot, wait, now);
+                    }
+                }
             }
             _ if self.delays.contains(slot) => self.entries.get_mut(slot).phase = Phase::Waiting,
             _ => self.remove(slot),
@@ -222,7 +255,7 @@ impl<T: Eq + Hash + Clone> State<T> {
         self.entries.get_mut(slot).failing = None;
     }
 
-    /// How often a key has failed in a row.
+    /// How many runs of a key failed in a row.
     pub(super) fn failures(&self, hash: KeyHash, key: &T) -> u32 {
         let failing = self.entries.find(hash, key).and_then(|slot| self.entries.get(slot).failing.as_ref());
         failing.map_or(0, |failing| failing.times)
@@ -359,11 +392,20 @@ impl<T: Eq + Hash + Clone> State<T> {
     /// Makes everything due whose deadline has come. First in every call, so that keys line up in the order of their
     /// deadlines even if nobody looked when they came.
     fn promote(&mut self, at: Instant) -> u64 {
-        let now = at.saturating_duration_since(self.epoch).as_nanos() as u64;
+        let now = self.nanos_at(at);
         while let Some((slot, deadline)) = self.delays.pop_due(now) {
             self.make_due(slot, deadline);
         }
         now
+    }
+
+    fn nanos_at(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.epoch).as_nanos() as u64
+    }
+
+    fn because(&mut self, slot: u32, cause: Cause, at: Instant) {
+        let reasons = self.entries.get_mut(slot).reasons.get_or_insert_default();
+        reasons.add(cause, at, self.max_reasons);
     }
 
     fn run_again(
@@ -397,10 +439,15 @@ impl<T: Eq + Hash + Clone> State<T> {
             return;
         }
         self.counters.merged += u64::from(self.delays.contains(slot));
+        self.delay(slot, after, now);
+    }
+
+    /// Lets a key wait, at most until the deadline that it has.
+    fn delay(&mut self, slot: u32, after: Duration, now: u64) {
         let earliest = self.delays.earliest();
         self.delays.insert(slot, now.saturating_add(nanos(after)));
         if self.delays.earliest() != earliest {
-            // The timer is set too late: let somebody set it anew.
+            // The timer is set too late: let a sleeper set it again.
             self.wake_sleeper();
         }
     }
@@ -446,15 +493,31 @@ impl<T: Eq + Hash + Clone> State<T> {
         }
     }
 
-    /// Counts a failure and says how long to wait. A run that something else set off before the last delay was over
-    /// does not count: it goes back to what remains of that delay, so busy neighbours do not make a key slower.
+    /// Counts a failure and says how long to wait. A run that an add set off before the last delay was over goes back to
+    /// what remains of that delay, so busy neighbours do not make a key slower. But such runs pace the adds: otherwise a
+    /// worker that writes its failure into the object it watches would run without pause.
     fn backoff(&mut self, slot: u32, now: u64, at: Instant) -> Duration {
         let failing = self.entries.get_mut(slot).failing.get_or_insert_default();
+        failing.times = failing.times.saturating_add(1);
         if failing.retry_at <= now {
-            failing.retry_at = now.saturating_add(nanos(self.retry.next(failing.times, at)));
-            failing.times = failing.times.saturating_add(1);
+            failing.retry_at = now.saturating_add(nanos(self.retry.next(failing.retries, at)));
+            failing.retries = failing.retries.saturating_add(1);
+        } else {
+            failing.early = failing.early.saturating_add(1);
         }
+        let pace = match failing.early {
+            0 => Duration::ZERO,
+            early => FIRST_PACE.saturating_mul(1 << (early - 1).min(16)).min(LONGEST_PACE),
+        };
+        failing.not_before = now.saturating_add(nanos(pace));
         Duration::from_nanos(failing.retry_at - now)
+    }
+
+    /// How long an add of a key has to wait because of earlier failures, if at all.
+    fn paced(&self, slot: u32, now: u64) -> Option<Duration> {
+        let failing = self.entries.get(slot).failing.as_ref()?;
+        let earliest = failing.not_before.min(failing.retry_at);
+        (now < earliest).then(|| Duration::from_nanos(earliest - now))
     }
 
     fn remove(&mut self, slot: u32) {

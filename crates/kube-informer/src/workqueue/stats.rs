@@ -17,9 +17,13 @@ pub struct QueueStats {
     pub adds: u64,
     /// Adds that found their key already waiting for its turn, and so cost no run.
     pub merged: u64,
-    /// Runs that ended with [`Item::retry`](super::Item::retry).
+    /// Runs that failed: those that ended with [`Item::retry`](super::Item::retry), were dropped, or panicked. They are
+    /// retried unless the queue is shut down.
     pub retries: u64,
-    /// Runs that ended in a panic.
+    /// Of them, runs whose item was dropped: cancelled, or left early. If it grows without a reason, a worker forgets
+    /// [`Item::done`](super::Item::done).
+    pub dropped: u64,
+    /// Of them, runs that ended in a panic.
     pub panics: u64,
     /// Keys, delays and adds that a shutdown let fall.
     pub discarded: u64,

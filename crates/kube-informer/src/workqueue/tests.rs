@@ -25,7 +25,14 @@ fn take<T: Eq + Hash + Clone + Debug>(queue: &WorkQueue<T>) -> Item<T> {
 
 /// Works on everything that is ready, and names it.
 fn work_all<T: Eq + Hash + Clone>(queue: &WorkQueue<T>) -> Vec<T> {
-    std::iter::from_fn(|| queue.try_get()).map(|item| item.key().clone()).collect()
+    std::iter::from_fn(|| queue.try_get()).map(finish).collect()
+}
+
+/// Says that the work on a key is done, and names the key.
+fn finish<T: Eq + Hash + Clone>(item: Item<T>) -> T {
+    let key = item.key().clone();
+    item.done();
+    key
 }
 
 fn ms(millis: u64) -> Duration {

@@ -53,7 +53,7 @@ async fn a_second_worker_waits_until_the_first_is_done_with_the_key() {
     queue.add("a");
     let second = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.get().await.map(|item| *item) }
+        async move { queue.get().await.map(finish) }
     });
     settle().await;
     assert!(!second.is_finished());
@@ -99,6 +99,7 @@ async fn a_fixed_number_of_workers_visits_every_piece_once() {
                     assert!(queue.stats().in_work <= workers);
                     visited.push(*item);
                     tokio::task::yield_now().await;
+                    item.done();
                 }
                 visited
             });
@@ -126,7 +127,7 @@ async fn a_dropped_get_hands_its_timer_on() {
     let queue = WorkQueue::new();
     let second = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.get().await.map(|item| *item) }
+        async move { queue.get().await.map(finish) }
     });
     settle().await;
     // This one keeps the timer, then goes away.
@@ -146,7 +147,7 @@ async fn a_worker_that_leaves_with_a_key_hands_its_timer_on() {
     assert!(futures_poll(first.as_mut()).is_none());
     let second = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.get().await.map(|item| *item) }
+        async move { queue.get().await.map(finish) }
     });
     settle().await;
     queue.add("now");
@@ -156,7 +157,7 @@ async fn a_worker_that_leaves_with_a_key_hands_its_timer_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_ends_the_work_and_is_counted() {
+async fn a_panic_is_counted_and_retried() {
     let queue = WorkQueue::new();
     queue.add("a");
     let worker = tokio::spawn({
@@ -168,9 +169,10 @@ async fn a_panic_ends_the_work_and_is_counted() {
         }
     });
     assert!(worker.await.unwrap_err().is_panic());
-    assert_eq!((queue.stats().panics, queue.stats().in_work), (1, 0));
-    // It was added while in work, so it runs again.
-    assert_eq!(work_all(&queue), ["a"]);
+    let stats = queue.stats();
+    assert_eq!((stats.panics, stats.retries, stats.dropped, stats.in_work), (1, 1, 0, 0));
+    // It was added while in work, so it runs again without waiting for the backoff.
+    assert_eq!((queue.failures(&"a"), work_all(&queue)), (1, vec!["a"]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,7 +184,7 @@ async fn a_paused_queue_collects_and_hands_out_nothing() {
     let workers: Vec<_> = (0..2)
         .map(|_| {
             let queue = queue.clone();
-            tokio::spawn(async move { queue.get().await.map(|item| *item) })
+            tokio::spawn(async move { queue.get().await.map(finish) })
         })
         .collect();
     tokio::time::sleep(ms(10)).await;

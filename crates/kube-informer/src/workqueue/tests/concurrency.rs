@@ -62,8 +62,9 @@ async fn work(queue: WorkQueue<usize>, world: World, seed: u64) {
         watched.seen.store(watched.wanted.load(SeqCst), SeqCst);
         dither(&mut random).await;
         watched.in_work.store(false, SeqCst);
-        match random.u8(..4) {
+        match random.u8(..5) {
             0 => _ = item.retry(),
+            4 => drop(item), // as a cancelled run does: it comes again
             1 if item.failures() == 0 => item.requeue_after(Duration::from_micros(random.u64(..2000))),
             _ => item.done(),
         }
@@ -138,7 +139,7 @@ fn workers_that_fall_asleep_during_an_add_are_woken() {
             let workers: Vec<_> = (0..3)
                 .map(|_| {
                     let queue = queue.clone();
-                    tokio::spawn(async move { queue.get().await.is_some() })
+                    tokio::spawn(async move { queue.get().await.map(finish).is_some() })
                 })
                 .collect();
             (0..round % 50).for_each(|_| std::hint::spin_loop());

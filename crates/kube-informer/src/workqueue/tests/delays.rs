@@ -10,7 +10,7 @@ async fn a_delayed_key_comes_once_when_its_time_has_come() {
     assert_eq!((queue.len(), queue.stats().delayed), (0, 1));
     tokio::time::advance(ms(49)).await;
     assert!(queue.try_get().is_none());
-    assert_eq!(*queue.get().await.unwrap(), "a");
+    assert_eq!(finish(queue.get().await.unwrap()), "a");
     assert_eq!(start.elapsed(), ms(50));
     tokio::time::advance(ms(1000)).await;
     assert!(queue.try_get().is_none());
@@ -37,7 +37,7 @@ async fn a_waiting_worker_notices_an_earlier_deadline() {
     queue.add_after("late", ms(1000));
     let worker = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.get().await.map(|item| *item) }
+        async move { queue.get().await.map(finish) }
     });
     settle().await;
     queue.add_after("early", ms(50));
@@ -135,7 +135,7 @@ async fn one_timer_serves_all_workers() {
     let workers: Vec<_> = (0..8)
         .map(|_| {
             let queue = queue.clone();
-            tokio::spawn(async move { queue.get().await.map(|item| *item) })
+            tokio::spawn(async move { queue.get().await.map(finish) })
         })
         .collect();
     settle().await;
@@ -156,7 +156,7 @@ async fn keys_that_are_due_together_wake_as_many_workers() {
     let workers: Vec<_> = (0..8)
         .map(|_| {
             let queue = queue.clone();
-            tokio::spawn(async move { queue.get().await.map(|item| *item) })
+            tokio::spawn(async move { queue.get().await.map(finish) })
         })
         .collect();
     settle().await;

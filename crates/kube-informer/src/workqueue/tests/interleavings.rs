@@ -84,7 +84,7 @@ fn what_fails_runs_again_and_what_is_added_meanwhile_joins_it() {
 #[test]
 fn a_cancelled_worker_leaves_its_key_to_the_next() {
     explore(|| {
-        let queue = WorkQueue::new();
+        let queue = WorkQueue::<&str>::new();
         let impatient = {
             let queue = queue.clone();
             thread::spawn(move || {
@@ -93,7 +93,9 @@ fn a_cancelled_worker_leaves_its_key_to_the_next() {
                     block_on(std::future::poll_fn(|context| Poll::Ready(get.as_mut().poll(context))));
                 // A wake-up that comes here is for nobody, and has to go to the other worker.
                 thread::yield_now();
-                matches!(polled, Poll::Ready(Some(_)))
+                let Poll::Ready(Some(item)) = polled else { return false };
+                item.done();
+                true
             })
         };
         let runs = workers_that_count(&queue, 1);
@@ -103,6 +105,30 @@ fn a_cancelled_worker_leaves_its_key_to_the_next() {
         queue.shut_down();
         let others = runs.join().get("key").copied().unwrap_or(0);
         assert_eq!(u32::from(taken) + others, 1, "one of the two has worked on it");
+    });
+}
+
+#[test]
+fn a_dropped_item_is_retried_and_none_of_its_adds_is_lost() {
+    explore(|| {
+        let now = RateLimit::exponential(Duration::ZERO, Duration::ZERO);
+        let queue = WorkQueue::with_config(WorkQueueConfig { retry: now, ..WorkQueueConfig::default() });
+        queue.add("key");
+        let first = take(&queue);
+        let runs = workers_that_count(&queue, 2);
+        let adder = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.add("key"))
+        };
+        // As in a task that is aborted.
+        let dropper = thread::spawn(move || drop(first));
+        join([adder, dropper]);
+        block_on(queue.idle());
+        assert_eq!(queue.failures(&"key"), 0, "the retry succeeded");
+        queue.shut_down();
+        let runs = runs.join().get("key").copied().unwrap_or(0);
+        assert!((1..=2).contains(&runs), "once for both, or once for each: {runs}");
+        assert_eq!((queue.stats().retries, queue.stats().dropped), (1, 1));
     });
 }
 
@@ -126,14 +152,15 @@ fn a_shutdown_reaches_every_worker_and_everything_accepted_is_done() {
 #[test]
 fn as_many_workers_wake_as_there_are_keys() {
     explore(|| {
-        let queue = WorkQueue::new();
+        let queue = WorkQueue::<u32>::new();
         // Neither run ends before the other has begun.
         let both = Arc::new(Barrier::new(2));
         let workers = [0, 1].map(|_| {
             let (queue, both) = (queue.clone(), both.clone());
             thread::spawn(move || {
-                while let Some(_item) = block_on(queue.get()) {
+                while let Some(item) = block_on(queue.get()) {
                     both.wait();
+                    item.done();
                 }
             })
         });
@@ -215,6 +242,7 @@ fn worker(queue: &WorkQueue<usize>, keys: &Arc<[Watched; 2]>) -> JoinHandle<()> 
             thread::yield_now();
             key.seen.store(wanted, SeqCst);
             key.in_work.store(false, SeqCst);
+            item.done();
         }
     })
 }
@@ -232,6 +260,7 @@ fn workers_that_count<T: Ord + Eq + Hash + Copy + Send + 'static>(
         thread::spawn(move || {
             while let Some(item) = block_on(queue.get()) {
                 *runs.lock().unwrap().entry(*item).or_default() += 1;
+                item.done();
             }
         })
     };

@@ -66,6 +66,7 @@ async fn contend(low: u32, high_in_100: u32) -> (Duration, Duration) {
         } else {
             longest = longest.max(item.waited());
         }
+        item.done();
         if remaining == 0 {
             break;
         }

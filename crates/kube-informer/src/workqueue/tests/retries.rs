@@ -23,7 +23,9 @@ async fn each_key_is_retried_later_and_later_until_it_succeeds() {
     assert_eq!((queue.failures(&"b"), queue.failures(&"c")), (1, 0));
 
     queue.get().await.unwrap().done();
-    assert_eq!(*queue.get().await.unwrap(), "a");
+    let item = queue.get().await.unwrap();
+    assert_eq!(*item, "a");
+    item.done();
     assert_eq!((queue.failures(&"a"), queue.failures(&"b"), queue.stats().retries), (0, 0, 4));
     queue.add("a");
     assert_eq!(take(&queue).retry(), ms(1));
@@ -55,18 +57,61 @@ async fn asking_for_another_run_is_no_failure() {
 async fn adds_from_outside_do_not_make_the_retries_rarer() {
     let retry = RateLimit::exponential(ms(100), Duration::from_secs(1000));
     let queue = WorkQueue::with_config(WorkQueueConfig { retry, ..Default::default() });
+    let start = Instant::now();
     queue.add("a");
     assert_eq!(take(&queue).retry(), ms(100));
-    // Every 10 ms an event makes the key run at once, and it fails again, before the retry was due.
-    for elapsed in 1..10 {
-        tokio::time::advance(ms(10)).await;
+    // Events make the key run again before the retry is due, and it fails each time.
+    for failed in 1..5 {
         queue.add("a");
-        assert_eq!(take(&queue).retry(), ms(100 - 10 * elapsed));
-        assert_eq!(queue.failures(&"a"), 1);
+        let item = queue.get().await.unwrap();
+        assert_eq!(item.failures(), failed);
+        assert_eq!(item.retry(), ms(100) - start.elapsed());
     }
+    assert_eq!(start.elapsed(), ms(5 + 10 + 20), "at once, and then spaced out");
     // The retry itself counts.
+    let item = queue.get().await.unwrap();
+    assert_eq!((start.elapsed(), item.failures(), item.retry()), (ms(100), 5, ms(200)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_a_failing_key_waits_at_most_a_second() {
+    let retry = RateLimit::exponential(Duration::from_hours(1), Duration::from_hours(1));
+    let queue = WorkQueue::with_config(WorkQueueConfig { retry, ..Default::default() });
+    let mut waits = Vec::new();
+    for _ in 0..12 {
+        let added = Instant::now();
+        queue.add("a");
+        let _ = queue.get().await.unwrap().retry();
+        waits.push(added.elapsed().as_millis());
+    }
+    assert_eq!(waits, [0, 0, 5, 10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
+    // The pace counts from the failure, so a change that comes later does not wait.
+    tokio::time::advance(Duration::from_secs(1)).await;
+    queue.add("a");
+    take(&queue).done();
+    // A success ends it.
+    queue.add("a");
+    let _ = take(&queue).retry();
+    queue.add("a");
+    take(&queue).done();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paced_key_runs_at_once_when_the_queue_drains() {
+    let retry = RateLimit::exponential(Duration::from_hours(1), Duration::from_hours(1));
+    let queue = WorkQueue::with_config(WorkQueueConfig { retry, ..Default::default() });
+    for _ in 0..3 {
+        queue.add("a");
+        let _ = queue.get().await.unwrap().retry();
+    }
     tokio::time::advance(ms(10)).await;
-    assert_eq!(take(&queue).retry(), ms(200));
+    queue.add("a");
+    let item = take(&queue);
+    queue.add("a");
+    queue.shut_down();
+    let _ = item.retry();
+    take(&queue).done();
+    assert!(queue.get().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]

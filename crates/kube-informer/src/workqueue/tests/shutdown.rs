@@ -8,7 +8,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn producers_and_workers_meet_and_part() {
     for drained in [false, true] {
-        let queue = WorkQueue::new();
+        let queue = WorkQueue::<&str>::new();
         let runs = Arc::new(AtomicUsize::new(0));
         let mut workers = tokio::task::JoinSet::new();
         for _ in 0..10 {
@@ -18,6 +18,7 @@ async fn producers_and_workers_meet_and_part() {
                     assert_ne!(*item, "added after the shutdown");
                     tokio::time::sleep(ms(3)).await;
                     runs.fetch_add(1, Relaxed);
+                    item.done();
                 }
             });
         }
@@ -52,7 +53,9 @@ async fn a_shutdown_still_hands_out_what_is_ready_and_waits_for_nobody() {
     queue.add("b");
     let item = take(&queue);
     queue.shut_down();
-    assert_eq!(queue.get().await.map(|item| *item), Some("b"));
+    let second = queue.get().await.unwrap();
+    assert_eq!(*second, "b");
+    second.done();
     assert!(queue.get().await.is_none());
     assert_eq!(queue.stats().in_work, 1);
     item.done();
@@ -161,7 +164,7 @@ async fn a_drain_serves_a_key_that_was_added_while_in_work() {
     // This worker must not be sent away: the key comes once more.
     let worker = tokio::spawn({
         let queue = queue.clone();
-        async move { (queue.get().await.map(|item| *item), queue.get().await.is_none()) }
+        async move { (queue.get().await.map(finish), queue.get().await.is_none()) }
     });
     settle().await;
     assert!(!drain.is_finished() && !worker.is_finished());
@@ -180,7 +183,7 @@ async fn all_waiting_workers_leave_when_the_last_dirty_key_is_taken() {
     let workers: Vec<_> = (0..4)
         .map(|_| {
             let queue = queue.clone();
-            tokio::spawn(async move { queue.get().await.map(|item| *item) })
+            tokio::spawn(async move { queue.get().await.map(finish) })
         })
         .collect();
     settle().await;
