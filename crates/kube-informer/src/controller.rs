@@ -82,7 +82,7 @@ pub struct Request {
     pub key: ObjectKey,
     /// What has happened since the last reconcile, merged.
     pub reasons: Reasons,
-    /// How often in a row it has failed.
+    /// How many reconciles of it failed in a row, whatever set them off.
     pub failures: u32,
 }
 
@@ -94,8 +94,8 @@ pub struct Context<K> {
 impl<K: View> Controller<K> {
     /// A controller of a kind, with one worker.
     pub fn new(informer: SharedInformer<K>) -> Self {
-        // Per key alone: one key's failures are no reason to hold back another.
-        let retry = RateLimit::exponential(Duration::from_millis(5), Duration::from_secs(1000));
+        // An outage makes all keys fail together: the jitter and the overall limit keep it from becoming a stampede.
+        let retry = RateLimit::default().with_jitter(0.25, fastrand::u64(..));
         let queue = WorkQueue::with_config(WorkQueueConfig { retry, ..WorkQueueConfig::default() });
         let handle = ControllerHandle::new(queue.clone());
         Self {
@@ -201,7 +201,9 @@ impl<K: View> Controller<K> {
         self
     }
 
-    /// The waits after failures: for each key, 5 milliseconds, then twice as long each time up to 1000 seconds by default.
+    /// Sets the delays after failures. By default each key waits 5 milliseconds, then twice as long each time up to 1000
+    /// seconds, each delay made longer by up to a quarter at random; and all keys together are retried at most 10 times a
+    /// second, with a burst of 100. First runs and [`Action::requeue_after`] are never held back.
     pub fn retry(self, limit: RateLimit) -> Self {
         self.handle.queue.set_retry(limit);
         self

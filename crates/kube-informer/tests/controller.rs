@@ -16,6 +16,7 @@ use kube_client::api::{DeleteParams, PostParams};
 use kube_informer::controller::{
     Action, Context, ControllerError, Failure, FinalizerEvent, Predicate, Request, WatchOptions, finalizer,
 };
+use kube_informer::workqueue::RateLimit;
 use kube_informer::{Controller, InformerOptions, Kind, ObjectKey, SharedInformerFactory};
 use kube_informer_apiserver::ApiServer;
 use serde_json::{Value, json};
@@ -126,7 +127,8 @@ async fn failures_are_tried_again_later_and_later_and_forgotten_after_a_success(
     let notes = diary.clone();
     let begun = Instant::now();
     let tries = AtomicUsize::new(0);
-    let controller = Controller::new(factory.informer::<ConfigMap>());
+    // The default without its jitter.
+    let controller = Controller::new(factory.informer::<ConfigMap>()).retry(RateLimit::default());
     let handle = controller.handle();
     let run = tokio::spawn(controller.run(move |request, _| {
         notes.note(format!("{} ms, {} failures", begun.elapsed().as_millis(), request.failures));

@@ -17,6 +17,53 @@ use tokio::time::Instant;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
+async fn many_failing_keys_share_an_overall_limit_by_default() {
+    let server = server();
+    let api = api(&server);
+    for number in 0..2_000 {
+        create(&api, &format!("a{number}"), "1").await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let controller = Controller::new(factory.informer::<ConfigMap>()).workers(16);
+    let handle = controller.handle();
+    let run = tokio::spawn(controller.run(|_, _| async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        Err::<Action, _>(Failure::retry("503"))
+    }));
+    tokio::time::sleep(10 * SECOND).await;
+    let failed = handle.stats().failed;
+    run.abort();
+    assert!(failed >= 2_000, "first runs are not held back: {failed}");
+    assert!(failed <= 2_000 + 100 + 100, "each key once, a burst of 100, 10 a second: {failed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_fail_together_are_not_retried_together_by_default() {
+    let server = server();
+    let api = api(&server);
+    for number in 0..20 {
+        create(&api, &format!("a{number}"), "1").await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let controller = Controller::new(factory.informer::<ConfigMap>()).workers(20);
+    let moments = Arc::new(Mutex::new(Vec::new()));
+    let (noted, start) = (Arc::clone(&moments), Instant::now());
+    let run = tokio::spawn(controller.run(move |request, _| {
+        if request.failures == 4 {
+            noted.lock().unwrap().push(start.elapsed());
+        }
+        std::future::ready(Err(Failure::retry("503")))
+    }));
+    tokio::time::sleep(5 * SECOND).await;
+    run.abort();
+    let mut moments = moments.lock().unwrap().clone();
+    assert_eq!(moments.len(), 20);
+    moments.sort_unstable();
+    moments.dedup();
+    assert!(moments.len() >= 10, "the same delays for all: {moments:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_requeued_reconcile_has_a_reason() {
     let server = server();
     create(&api(&server), "a", "1").await;

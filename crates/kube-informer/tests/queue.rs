@@ -100,6 +100,67 @@ async fn a_drain_does_not_wait_for_a_dropped_item() {
     assert_eq!(queue.stats().discarded, 1, "and says so");
 }
 
+// Rates.
+
+/// Fails every run of `keys` keys for `seconds` and counts the retries that start in each second.
+async fn retries_per_second(queue: &WorkQueue<u32>, keys: u32, seconds: u32) -> Vec<u32> {
+    (0..keys).for_each(|key| queue.add(key));
+    let start = Instant::now();
+    let mut per_second = vec![0; seconds as usize];
+    while start.elapsed() < seconds * SECOND {
+        let Ok(Some(item)) = timeout(SECOND, queue.get()).await else { continue };
+        if item.failures() > 0
+            && let Some(count) = per_second.get_mut(start.elapsed().as_secs() as usize)
+        {
+            *count += 1;
+        }
+        let _ = item.retry();
+    }
+    per_second
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_overall_limit_holds_however_many_keys_fail() {
+    let per_second = retries_per_second(&WorkQueue::new(), 10_000, 125).await;
+    let most = per_second.iter().enumerate().max_by_key(|(_, runs)| **runs).unwrap();
+    assert!(*most.1 <= 110, "10 a second and a burst of 100, but {most:?} (second, retries)");
+    let total: u32 = per_second.iter().sum();
+    assert!((1_300..=1_360).contains(&total), "all of the rate is used: {total} in 125 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cap_on_waits_does_not_release_an_overall_limit() {
+    let bucket = RateLimit::default().at_most(10 * SECOND);
+    let per_second = retries_per_second(&queue(bucket), 5_000, 60).await;
+    assert!(per_second.iter().all(|&runs| runs <= 110), "{per_second:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_before_its_retry_gives_its_place_back() {
+    let queue = WorkQueue::new();
+    // Every key fails once, then succeeds at once because somebody adds it: no retry ever runs.
+    for key in 0..10_000_u32 {
+        queue.add(key);
+        let _ = queue.try_get().unwrap().retry();
+        queue.add(key);
+        queue.try_get().unwrap().done();
+    }
+    queue.add(0);
+    let delay = queue.try_get().unwrap().retry();
+    assert!(delay <= SECOND, "places of retries that never ran are free: waits {delay:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_others_do_not_delay_a_first_run() {
+    let queue = WorkQueue::new();
+    (0..10_000).for_each(|key| queue.add(key));
+    while let Some(item) = queue.try_get() {
+        let _ = item.retry();
+    }
+    queue.add(10_000);
+    assert_eq!(queue.try_get().map(|item| *item), Some(10_000));
+}
+
 // Priorities.
 
 #[tokio::test(start_paused = true)]

@@ -61,7 +61,7 @@ impl<T: Eq + Hash + Clone> Item<T> {
     /// Forgets the failures of the key: if this run fails, it counts as the first.
     pub fn forget(&mut self) {
         self.taken.failures = 0;
-        self.queue.with(|state| state.forget(self.taken.slot));
+        self.queue.with(|state| state.forget(self.taken.slot, Instant::now()));
     }
 
     /// The work is done and has succeeded: the failures of the key are forgotten.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 ///
 /// let limit = RateLimit::max_of([
 ///     RateLimit::exponential(Duration::from_millis(5), Duration::from_secs(300)),
-///     RateLimit::bucket(10.0, 100, Duration::from_secs(60)),
+///     RateLimit::bucket(10.0, 100),
 /// ])
 /// .with_jitter(0.1, 42);
 /// ```
@@ -47,13 +47,12 @@ impl RateLimit {
 
     /// All keys together: `per_second` retries on average, up to `burst` at once.
     ///
-    /// Once the wait would be longer than `max_delay`, a retry waits that long and takes no place in the line: ten
-    /// thousand failures at once do not block the eleven-thousandth for a quarter of an hour. Beyond that load the
-    /// average is not kept; a limit for each key beside this one ([`max_of`](Self::max_of)) keeps it in the long run.
-    pub fn bucket(per_second: f64, burst: u32, max_delay: Duration) -> Self {
-        // Rates that make no sense mean "one at a time, as slowly as is allowed".
-        let interval = Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(max_delay);
-        Self(Rule::Bucket(Bucket { interval, burst: burst.max(1), max_delay, next: None }))
+    /// Each failing key has its own place in the line, so however many keys fail, no moment brings more than `burst` of
+    /// them. With `n` failing keys the last one waits `n / per_second` seconds. A key that succeeds before its retry,
+    /// because an add made it run, gives its place back. A rate that is not a positive number means one an hour.
+    pub fn bucket(per_second: f64, burst: u32) -> Self {
+        let interval = Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(SLOWEST).min(SLOWEST);
+        Self(Rule::Bucket(Bucket { interval, burst: burst.max(1), next: None }))
     }
 
     /// The longest delay that any of the limits asks for. Each of them counts the retry.
@@ -61,49 +60,80 @@ impl RateLimit {
         Self(Rule::MaxOf(limits.into_iter().collect()))
     }
 
-    /// The same limit, but never longer than `longest`.
+    /// The same limit, but no key waits longer than `longest` for failures of its own. The wait for a place in a
+    /// [`bucket`](Self::bucket) stays: a cap would release all keys in line at one moment.
     pub fn at_most(self, longest: Duration) -> Self {
         Self(Rule::AtMost(Box::new(self), longest))
     }
 
-    /// The same limit, each delay made longer by a random part of up to `fraction` of it, so that what failed
-    /// together is not retried together. The same seed gives the same delays.
+    /// The same limit, each delay made longer by a random part of up to `fraction` of it, so that keys that failed
+    /// together are not retried together. The same seed gives the same delays. Waits for a place in a
+    /// [`bucket`](Self::bucket) are spread already and stay as they are.
     pub fn with_jitter(self, fraction: f64, seed: u64) -> Self {
         Self(Rule::Jitter(Box::new(self), fraction.max(0.0), fastrand::Rng::with_seed(seed)))
     }
 
     /// The delay for a key that fails at `now` and has failed `failures` times in a row before.
     pub fn next(&mut self, failures: u32, now: Instant) -> Duration {
+        let waits = self.waits(failures, now);
+        waits.own.max(waits.in_line)
+    }
+
+    fn waits(&mut self, failures: u32, now: Instant) -> Waits {
+        let own = |own| Waits { own, in_line: Duration::ZERO };
         match &mut self.0 {
-            Rule::Exponential { base, cap } => double(*base, failures).min(*cap),
+            Rule::Exponential { base, cap } => own(double(*base, failures).min(*cap)),
             Rule::FastSlow { fast, fast_tries, slow } => {
-                if failures < *fast_tries {
-                    *fast
-                } else {
-                    *slow
-                }
+                own(if failures < *fast_tries { *fast } else { *slow })
             }
-            Rule::Bucket(bucket) => bucket.take(now),
-            Rule::MaxOf(limits) => {
-                limits.iter_mut().map(|limit| limit.next(failures, now)).max().unwrap_or_default()
+            Rule::Bucket(bucket) => Waits { own: Duration::ZERO, in_line: bucket.take(now) },
+            Rule::MaxOf(limits) => limits.iter_mut().fold(Waits::default(), |longest, limit| {
+                let waits = limit.waits(failures, now);
+                Waits { own: longest.own.max(waits.own), in_line: longest.in_line.max(waits.in_line) }
+            }),
+            Rule::AtMost(limit, longest) => {
+                let waits = limit.waits(failures, now);
+                Waits { own: waits.own.min(*longest), ..waits }
             }
-            Rule::AtMost(limit, longest) => limit.next(failures, now).min(*longest),
             Rule::Jitter(limit, fraction, random) => {
-                let delay = limit.next(failures, now);
-                let more = delay.as_secs_f64() * *fraction * random.f64();
-                delay.saturating_add(Duration::try_from_secs_f64(more).unwrap_or(Duration::MAX))
+                let waits = limit.waits(failures, now);
+                let more = waits.own.as_secs_f64() * *fraction * random.f64();
+                let more = Duration::try_from_secs_f64(more).unwrap_or(Duration::MAX);
+                Waits { own: waits.own.saturating_add(more), ..waits }
             }
+        }
+    }
+
+    /// A retry that was granted a delay is not going to run.
+    pub(super) fn give_back(&mut self) {
+        match &mut self.0 {
+            Rule::Exponential { .. } | Rule::FastSlow { .. } => {}
+            Rule::Bucket(bucket) => bucket.give_back(),
+            Rule::MaxOf(limits) => limits.iter_mut().for_each(Self::give_back),
+            Rule::AtMost(limit, _) | Rule::Jitter(limit, ..) => limit.give_back(),
         }
     }
 }
 
+/// The two parts of a delay, the longer of which counts. Kept apart, because only the first may be changed.
+#[derive(Debug, Default, Clone, Copy)]
+struct Waits {
+    /// For failures of the key itself.
+    own: Duration,
+    /// For a place among all keys.
+    in_line: Duration,
+}
+
+/// The interval of rates that make no sense.
+const SLOWEST: Duration = Duration::from_hours(1);
+
 impl Default for RateLimit {
-    /// What controllers use in client-go: 5 ms doubling up to 1,000 s for each key, and ten a second with a burst of
-    /// a hundred for all of them; but no more than a minute for the latter.
+    /// The default of controllers in client-go: 5 ms doubling up to 1,000 s for each key, and 10 a second with a burst of
+    /// 100 for all of them.
     fn default() -> Self {
         Self::max_of([
             Self::exponential(Duration::from_millis(5), Duration::from_secs(1000)),
-            Self::bucket(10.0, 100, Duration::from_mins(1)),
+            Self::bucket(10.0, 100),
         ])
     }
 }
@@ -113,7 +143,6 @@ impl Default for RateLimit {
 struct Bucket {
     interval: Duration,
     burst: u32,
-    max_delay: Duration,
     /// When the bucket is full again.
     next: Option<Instant>,
 }
@@ -122,12 +151,13 @@ impl Bucket {
     fn take(&mut self, now: Instant) -> Duration {
         let full_at = self.next.map_or(now, |next| next.max(now));
         let tolerated = self.interval.saturating_mul(self.burst - 1);
-        let delay = full_at.duration_since(now).saturating_sub(tolerated);
-        if delay > self.max_delay {
-            return self.max_delay;
-        }
         self.next = full_at.checked_add(self.interval);
-        delay
+        full_at.duration_since(now).saturating_sub(tolerated)
+    }
+
+    /// Shortens the line by one place.
+    fn give_back(&mut self) {
+        self.next = self.next.and_then(|next| next.checked_sub(self.interval));
     }
 }
 
@@ -176,11 +206,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_bucket_lets_a_burst_through_and_then_its_rate() {
-        let mut limit = RateLimit::bucket(10.0, 3, ms(250));
+        let mut limit = RateLimit::bucket(10.0, 3);
         assert_eq!(delays(&mut limit, 0..5), [ms(0), ms(0), ms(0), ms(100), ms(200)]);
-        // The line is full: these wait the longest that is allowed and take no place in it.
-        assert_eq!(delays(&mut limit, 0..2), [ms(250), ms(250)]);
-        tokio::time::advance(ms(300)).await;
+        assert_eq!(delays(&mut limit, 0..2), [ms(300), ms(400)], "the line has no end");
+        tokio::time::advance(ms(500)).await;
         assert_eq!(delays(&mut limit, 0..2), [ms(0), ms(100)]);
         tokio::time::advance(Duration::from_mins(1)).await;
         assert_eq!(delays(&mut limit, 0..4), [ms(0), ms(0), ms(0), ms(100)]);
@@ -189,8 +218,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn senseless_rates_do_not_panic() {
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::MIN_POSITIVE] {
-            let mut limit = RateLimit::bucket(rate, 0, ms(250));
-            assert!(delays(&mut limit, 0..5).iter().all(|&delay| delay <= ms(250)), "{rate}");
+            let mut limit = RateLimit::bucket(rate, 0);
+            assert!(delays(&mut limit, 0..5).iter().all(|&delay| delay <= 4 * SLOWEST), "{rate}");
         }
     }
 
@@ -199,7 +228,7 @@ mod tests {
         let mut limit = RateLimit::max_of([
             RateLimit::fast_slow(ms(5), 3, Duration::from_secs(3)),
             RateLimit::exponential(ms(1), Duration::from_secs(1)),
-            RateLimit::bucket(10.0, 5, Duration::from_mins(1)),
+            RateLimit::bucket(10.0, 5),
         ]);
         let slow = Duration::from_secs(3);
         assert_eq!(delays(&mut limit, 0..5), [ms(5), ms(5), ms(5), slow, slow]);
@@ -213,6 +242,20 @@ mod tests {
         let mut limit =
             RateLimit::fast_slow(ms(5), 2, Duration::from_secs(3)).at_most(Duration::from_secs(1));
         assert_eq!(delays(&mut limit, 0..3), [ms(5), ms(5), Duration::from_secs(1)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn neither_a_cap_nor_jitter_changes_the_places_in_a_line() {
+        let mut limit = RateLimit::bucket(10.0, 1).with_jitter(0.5, 1).at_most(ms(150));
+        assert_eq!(delays(&mut limit, 0..4), [ms(0), ms(100), ms(200), ms(300)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_that_is_given_back_is_taken_by_the_next() {
+        let mut limit = RateLimit::max_of([RateLimit::bucket(10.0, 1)]);
+        assert_eq!(delays(&mut limit, 0..3), [ms(0), ms(100), ms(200)]);
+        limit.give_back();
+        assert_eq!(delays(&mut limit, 0..1), [ms(200)]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -214,9 +214,9 @@ impl<T: Eq + Hash + Clone> State<T> {
 
         let mut delay = Duration::ZERO;
         match outcome {
-            Outcome::Done => self.forget(slot),
+            Outcome::Done => self.forget(slot, at),
             Outcome::RequeueAfter(after) => {
-                self.forget(slot);
+                self.forget(slot, at);
                 delay = after;
                 if !self.closed {
                     self.because(slot, Cause::new(Arc::clone(&self.requeued), "requeued"), at);
@@ -251,8 +251,12 @@ impl<T: Eq + Hash + Clone> State<T> {
     }
 
     /// Forgets the failures of a key in work.
-    pub(super) fn forget(&mut self, slot: u32) {
-        self.entries.get_mut(slot).failing = None;
+    pub(super) fn forget(&mut self, slot: u32, at: Instant) {
+        let now = self.nanos_at(at);
+        if self.entries.get_mut(slot).failing.take().is_some_and(|failing| now < failing.retry_at) {
+            // The retry never ran, so another key may have its place.
+            self.retry.give_back();
+        }
     }
 
     /// How many runs of a key failed in a row.

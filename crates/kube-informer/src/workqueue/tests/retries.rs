@@ -127,13 +127,12 @@ async fn an_add_during_a_failing_run_does_not_wait_for_the_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_failures_at_once_are_all_retried_soon() {
+async fn ten_thousand_failures_at_once_are_retried_one_after_the_other() {
     let queue = WorkQueue::new();
     (0..10_000).for_each(|key| queue.add(key));
     let items: Vec<_> = std::iter::from_fn(|| queue.try_get()).collect();
-    for item in items {
-        assert!(item.retry() <= Duration::from_mins(1));
+    for (number, item) in (0..).zip(items) {
+        let in_line = ms(100) * u32::saturating_sub(number, 99);
+        assert_eq!(item.retry(), in_line.max(ms(5)));
     }
-    tokio::time::advance(Duration::from_mins(1)).await;
-    assert_eq!(queue.len(), 10_000);
 }
