@@ -295,7 +295,7 @@ impl<K: View> Controller<K> {
 
 fn worker_died(ended: Result<(), JoinError>) -> ControllerError {
     let why = match ended.map_err(JoinError::try_into_panic) {
-        Err(Ok(panic)) => panic_text(&*panic),
+        Err(Ok(panic)) => panic_text(panic),
         Err(Err(error)) => error.to_string(),
         Ok(()) => "its queue was shut down".into(),
     };

@@ -159,7 +159,7 @@ impl Intake {
             let values = self.indexes.load().values(&entry)?;
             Ok(Taken { entry, values })
         }));
-        made.unwrap_or_else(|panic| Err(format!("a transform or an index panicked: {}", panic_text(&*panic))))
+        made.unwrap_or_else(|panic| Err(format!("a transform or an index panicked: {}", panic_text(panic))))
             .map_err(aside)
     }
 
@@ -223,8 +223,13 @@ impl Intake {
     }
 }
 
-/// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+/// The message of a panic that was caught. Drops the payload, which is the user's and may panic again.
+pub(crate) fn panic_text(panic: Box<dyn std::any::Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "(no message)".into())
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        // Its payload could do the same, without end. A leak is the lesser harm.
+        std::mem::forget(second);
+    }
+    text.unwrap_or_else(|| "(no message)".into())
 }

@@ -127,7 +127,7 @@ impl Reflector {
             loop {
                 let Err(panic) = AssertUnwindSafe(self.run_loop()).catch_unwind().await;
                 // The source is the user's, or there is a bug: neither may end in silence.
-                let error = SourceError::transport("a panic", panic_text(&*panic));
+                let error = SourceError::transport("a panic", panic_text(panic));
                 let wait = self.config.backoff.cap;
                 self.status.update(|status| status.phase = Phase::Waiting);
                 self.report("listing or watching", &error, wait);
@@ -185,8 +185,9 @@ impl Reflector {
             };
             // The hook is the user's: whatever it does, the reflector goes on.
             let call = AssertUnwindSafe(|| hook(&error));
-            if std::panic::catch_unwind(call).is_err() {
-                tracing::warn!("the error hook panicked");
+            if let Err(panic) = std::panic::catch_unwind(call) {
+                let panic = panic_text(panic);
+                tracing::warn!(panic, "the error hook panicked");
             }
         }
     }

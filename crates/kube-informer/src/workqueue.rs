@@ -37,8 +37,9 @@ mod tests;
 
 use std::fmt;
 use std::hash::Hash;
+use std::panic::resume_unwind;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -142,27 +143,36 @@ impl<T: Eq + Hash + Clone> WorkQueue<T> {
     /// ```
     pub fn add_with(&self, key: T, add: Add) {
         let hash = self.shared.hasher.hash(&key);
-        self.shared.with(|state| state.add(hash, key, add, Instant::now()));
+        let not_kept = self.shared.with(|state| state.add(hash, key, add, Instant::now()));
+        drop(not_kept); // without the lock
     }
 
     /// Waits for a key and hands it out. `None` means that the queue is shut down and has nothing left.
     ///
     /// *Cancel safety*: a dropped `get` has taken nothing.
+    ///
+    /// # Panics
+    /// If the clone of the key panics. The key is then retried later, as one whose run failed.
     pub async fn get(&self) -> Option<Item<T>> {
         loop {
             match self.shared.take() {
                 Next::Take(taken) => return Some(Item::new(taken, self.shared.clone())),
                 Next::Closed => return None,
                 Next::Wait => self.shared.sleep().await,
+                Next::Panicked(panic) => resume_unwind(panic),
             }
         }
     }
 
     /// Hands out a key if one is ready.
+    ///
+    /// # Panics
+    /// As [`get`](Self::get).
     pub fn try_get(&self) -> Option<Item<T>> {
         match self.shared.take() {
             Next::Take(taken) => Some(Item::new(taken, self.shared.clone())),
             Next::Wait | Next::Closed => None,
+            Next::Panicked(panic) => resume_unwind(panic),
         }
     }
 
@@ -294,25 +304,13 @@ struct Shared<T> {
 }
 
 impl<T: Eq + Hash + Clone> Shared<T> {
-    /// Does something to the state, then wakes whoever has to know, without the lock.
+    /// Does something to the state, then wakes the waiters that it concerns, without the lock.
     fn with<R>(&self, call: impl FnOnce(&mut State<T>) -> R) -> R {
-        // Only code of `T` can panic in there (comparison, clone). That may cost its own key, never the queue.
         scheduling_point();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = call(&mut state);
-        let wake = state.take_wake();
-        drop(state);
-        scheduling_point();
-        if wake.all_sleepers {
-            self.ready.notify_waiters();
-        }
-        for _ in 0..wake.sleepers {
-            self.ready.notify_one();
-        }
-        if wake.idle {
-            self.idle.notify_waiters();
-        }
-        result
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locked = Locked { shared: self, state: Some(state) };
+        // Of the user's code only comparisons of keys can unwind from here. They run before the key is changed.
+        call(locked.state.as_mut().expect("taken only when it is dropped"))
     }
 
     fn take(&self) -> Next<T> {
@@ -335,6 +333,31 @@ impl<T: Eq + Hash + Clone> Shared<T> {
             },
         }
         sleeper.cancelled = false;
+    }
+}
+
+/// The lock. Dropped, also by a panic, it releases the lock and then wakes waiters.
+struct Locked<'a, T: Eq + Hash + Clone> {
+    shared: &'a Shared<T>,
+    state: Option<MutexGuard<'a, State<T>>>,
+}
+
+impl<T: Eq + Hash + Clone> Drop for Locked<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let Some(mut state) = self.state.take() else { return };
+        let wake = state.take_wake();
+        drop(state);
+        scheduling_point();
+        if wake.all_sleepers {
+            self.shared.ready.notify_waiters();
+        }
+        for _ in 0..wake.sleepers {
+            self.shared.ready.notify_one();
+        }
+        if wake.idle {
+            self.shared.idle.notify_waiters();
+        }
     }
 }
 

@@ -1,7 +1,10 @@
-//! The work queue through its public API: failures and priorities.
+//! The work queue through its public API: failures, priorities and keys whose own code panics.
 
 use std::future::pending;
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube_informer::workqueue::{Add, Drained, RateLimit, WorkQueue, WorkQueueConfig};
@@ -172,7 +175,7 @@ async fn raising_a_priority_never_makes_a_key_later() {
         if raised {
             queue.add(0);
         }
-        (1..)
+        (1..=1_001)
             .find(|_| {
                 let item = queue.try_get().unwrap();
                 let found = *item == 0;
@@ -241,4 +244,184 @@ async fn a_requeued_run_says_why_it_runs() {
     let item = queue.get().await.unwrap();
     let reasons: Vec<_> = item.reasons().iter().map(|reason| (&*reason.source, reason.event)).collect();
     assert_eq!(reasons, [("worker", "requeued")]);
+}
+
+// Keys whose own code panics.
+
+/// A key whose code panics where told, once for each time it is told.
+struct Fragile {
+    name: u32,
+    panics: Arc<Panics>,
+}
+
+#[derive(Default)]
+struct Panics {
+    clone: AtomicU32,
+    eq: AtomicU32,
+    hash: AtomicU32,
+    drop: AtomicU32,
+}
+
+fn panic_if(left: &AtomicU32) {
+    let told = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
+    assert!(!told, "on purpose");
+}
+
+impl Clone for Fragile {
+    fn clone(&self) -> Self {
+        panic_if(&self.panics.clone);
+        Self { name: self.name, panics: Arc::clone(&self.panics) }
+    }
+}
+
+impl PartialEq for Fragile {
+    fn eq(&self, other: &Self) -> bool {
+        panic_if(&self.panics.eq);
+        self.name == other.name
+    }
+}
+
+impl Eq for Fragile {}
+
+impl Hash for Fragile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        panic_if(&self.panics.hash);
+        self.name.hash(state);
+    }
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic_if(&self.panics.drop);
+        }
+    }
+}
+
+fn panicking<R>(call: impl FnOnce() -> R) -> bool {
+    catch_unwind(AssertUnwindSafe(call)).is_err()
+}
+
+fn key(name: u32, panics: &Arc<Panics>) -> Fragile {
+    Fragile { name, panics: Arc::clone(panics) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_clone_costs_a_retry_and_not_the_key() {
+    let panics = Arc::new(Panics::default());
+    let queue = queue(RateLimit::exponential(SECOND, SECOND));
+    queue.add(key(1, &panics));
+    queue.add(key(2, &panics));
+    panics.clone.store(1, SeqCst);
+    assert!(panicking(|| queue.try_get().map(|item| item.done())));
+    let stats = queue.stats();
+    assert_eq!((stats.in_work, stats.delayed, stats.depth, stats.panics), (0, 1, 1, 1));
+    for expected in [2, 1] {
+        let item = timeout(2 * SECOND, queue.get()).await.expect("neither key is lost").unwrap();
+        assert_eq!(item.name, expected, "the key that panicked does not hold up the other");
+        item.done();
+    }
+    queue.shut_down();
+    assert!(timeout(SECOND, queue.get()).await.expect("workers end after a shutdown").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_clone_lets_workers_end_after_a_shutdown() {
+    let panics = Arc::new(Panics::default());
+    let queue = WorkQueue::new();
+    queue.add(key(1, &panics));
+    panics.clone.store(1, SeqCst);
+    assert!(panicking(|| queue.try_get().map(|item| item.done())));
+    queue.add(key(1, &panics));
+    queue.shut_down();
+    let end = timeout(3600 * SECOND, async { while queue.get().await.is_some() {} }).await;
+    assert!(end.is_ok(), "workers must end after a shutdown");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_drop_of_a_key_leaves_the_queue_whole() {
+    let panics = Arc::new(Panics::default());
+    let queue = WorkQueue::new();
+    // Waiting, ready, in work, and a second add of a key that is there.
+    queue.add_after(key(1, &panics), SECOND);
+    queue.add_after(key(2, &panics), SECOND);
+    queue.add(key(3, &panics));
+    queue.add(key(4, &panics));
+    panics.drop.store(1, SeqCst);
+    let _ = panicking(|| queue.add(key(3, &panics)));
+    assert_eq!(queue.len(), 2, "the second add has merged");
+    let item = queue.try_get().unwrap();
+    queue.add(key(3, &panics));
+    let _ = panicking(|| item.done());
+    assert_eq!(queue.len(), 2, "it was added while in work, so it runs again");
+
+    let worker = tokio::spawn({
+        let queue = queue.clone();
+        async move {
+            let mut names = Vec::new();
+            while let Some(item) = queue.get().await {
+                names.push(item.name);
+                tokio::task::yield_now().await;
+                item.done();
+            }
+            names
+        }
+    });
+    let idle = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.idle().await }
+    });
+    // The worker finishes both; then the shutdown drops two delayed keys, and each drop panics.
+    timeout(SECOND / 2, idle).await.expect("idle is noticed").unwrap();
+    panics.drop.store(2, SeqCst);
+    let _ = panicking(|| queue.shut_down());
+    panics.drop.store(0, SeqCst);
+    assert_eq!(timeout(SECOND, worker).await.expect("the worker ends").unwrap(), [4, 3]);
+    assert_eq!((queue.stats().delayed, queue.stats().in_work), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_drop_at_the_end_of_a_run_is_noticed_by_a_drain() {
+    let panics = Arc::new(Panics::default());
+    let queue = WorkQueue::new();
+    queue.add(key(1, &panics));
+    let item = queue.try_get().unwrap();
+    let drain = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.drain().await }
+    });
+    tokio::task::yield_now().await;
+    panics.drop.store(1, SeqCst);
+    let _ = panicking(|| item.done());
+    assert_eq!(timeout(SECOND, drain).await.expect("the drain ends").unwrap(), Drained::Complete);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_comparison_or_hash_costs_its_own_call_only() {
+    let panics = Arc::new(Panics::default());
+    let queue = WorkQueue::new();
+    queue.add(key(1, &panics));
+    // A delayed key becomes due in the call that panics: a sleeping worker is woken all the same.
+    queue.pause();
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let workers: Vec<_> = (0..2)
+        .map(|_| {
+            let (queue, names) = (queue.clone(), Arc::clone(&names));
+            tokio::spawn(async move {
+                let item = queue.get().await.unwrap();
+                names.lock().unwrap().push(item.name);
+                item.done();
+            })
+        })
+        .collect();
+    for point in [&panics.eq, &panics.hash] {
+        point.store(1, SeqCst);
+        assert!(panicking(|| queue.add(key(1, &panics))));
+    }
+    queue.add(key(2, &panics));
+    queue.resume();
+    for worker in workers {
+        timeout(SECOND, worker).await.expect("each key has its worker").unwrap();
+    }
+    assert_eq!(*names.lock().unwrap(), [1, 2]);
 }

@@ -146,15 +146,16 @@ impl Predicate {
     /// As [`passes`](Self::passes), but a panic goes on to the whole combination: `not` must not turn it into a drop.
     fn test(&self, change: &Change<'_>) -> bool {
         let passes = catch_unwind(AssertUnwindSafe(|| (self.passes)(change))).unwrap_or_else(|panic| {
+            let text = panic_text(panic);
             if self.panicked.fetch_add(1, Ordering::Relaxed) == 0 {
-                let text = panic_text(&*panic);
                 tracing::error!(
                     predicate = self.name,
                     panic = text,
                     "a predicate panicked; the change passes"
                 );
             }
-            resume_unwind(panic)
+            // Of the payload, which is the user's, nothing is left.
+            resume_unwind(Box::new(text))
         });
         if !passes {
             self.dropped.fetch_add(1, Ordering::Relaxed);

@@ -110,7 +110,7 @@ impl Trigger {
                 match AssertUnwindSafe(all).catch_unwind().await {
                     Ok(()) => tracing::info!(stream = &*source, "a stream of keys has ended"),
                     Err(panic) => {
-                        panicked.send_replace(Some(panic_text(&*panic)));
+                        panicked.send_replace(Some(panic_text(panic)));
                     }
                 }
                 shown.set(SourceState::Ended);
@@ -235,8 +235,8 @@ impl<F> Enqueue<F> {
         F: Fn(&Object<T>) -> Vec<ObjectKey>,
     {
         catch_unwind(AssertUnwindSafe(|| (self.keys)(object))).unwrap_or_else(|panic| {
+            let panic = panic_text(panic);
             if self.cell.panicked() {
-                let panic = panic_text(&*panic);
                 tracing::error!(source = &*self.source, panic, "a mapping to keys panicked");
             }
             Vec::new()

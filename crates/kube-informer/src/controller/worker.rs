@@ -78,7 +78,7 @@ pub(super) async fn work<K, F, Fut>(
             }
         };
         let outcome = AssertUnwindSafe(run.instrument(span)).catch_unwind().await;
-        let outcome = outcome.unwrap_or_else(|panic| Outcome::Panicked(panic_text(&*panic)));
+        let outcome = outcome.unwrap_or_else(|panic| Outcome::Panicked(panic_text(panic)));
         drop(guard);
         conclude(item, outcome, &counts);
     }

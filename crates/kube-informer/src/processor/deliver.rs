@@ -36,7 +36,7 @@ where
                 }
             };
             if let Err(panic) = AssertUnwindSafe(call).catch_unwind().await {
-                report(&listener, "handler", &*panic);
+                report(&listener, "handler", panic);
                 panicked = true;
             }
         }
@@ -84,7 +84,7 @@ fn events<K>(listener: &Listener, owed: Owed, filter: Option<&Filter<K>>) -> [Op
     let passes = |object: &Object<K>| {
         let Some(filter) = filter else { return true };
         std::panic::catch_unwind(AssertUnwindSafe(|| filter(object))).unwrap_or_else(|panic| {
-            report(listener, "filter", &*panic);
+            report(listener, "filter", panic);
             false
         })
     };
@@ -107,7 +107,9 @@ fn events<K>(listener: &Listener, owed: Owed, filter: Option<&Filter<K>>) -> [Op
     }
 }
 
-fn report(listener: &Listener, what: &str, panic: &(dyn std::any::Any + Send)) {
+fn report(listener: &Listener, what: &str, panic: Box<dyn std::any::Any + Send>) {
     listener.panicked();
-    tracing::error!(handler = listener.name(), panic = panic_text(panic), "a {what} panicked");
+    // Not within the macro: nothing in there is evaluated unless somebody listens, and the payload has to go safely.
+    let panic = panic_text(panic);
+    tracing::error!(handler = listener.name(), panic, "a {what} panicked");
 }

@@ -191,7 +191,7 @@ impl Indexer {
 /// Works out all index values of an object; a panic in an index function becomes an error.
 pub(super) fn values(set: &IndexSet, entry: &Arc<Entry>) -> Result<super::IndexValues, String> {
     catch_unwind(AssertUnwindSafe(|| set.values(entry)))
-        .unwrap_or_else(|panic| Err(format!("an index function panicked: {}", panic_text(&*panic))))
+        .unwrap_or_else(|panic| Err(format!("an index function panicked: {}", panic_text(panic))))
 }
 
 /// Writes one change and says what handlers must hear.

@@ -4,11 +4,13 @@
 //! none, and finishing it one that compares numbers instead of keys.
 
 use std::hash::{BuildHasher, Hash};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use hashbrown::hash_table::Entry as Spot;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::reason::Reasons;
+use crate::intake::panic_text;
 
 /// The keys in the queue. An entry keeps its slot, a small number, for as long as it lives.
 #[derive(Debug)]
@@ -95,11 +97,12 @@ impl<T: Eq + Hash> Entries<T> {
         self.by_key.find(hash.spread(), same).map(|place| place.slot)
     }
 
-    /// The slot of a key, which is taken in if it is not there yet.
-    pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: T) -> u32 {
+    /// The slot of a key, which is taken in if it is not there yet; otherwise it is handed back, because code of the key
+    /// does not run here where that can be avoided.
+    pub(super) fn find_or_insert(&mut self, hash: KeyHash, key: T) -> (u32, Option<T>) {
         let same = |place: &Place| place.hash == hash && entry_at(&self.slots, place.slot).key == key;
         let vacant = match self.by_key.entry(hash.spread(), same, |place| place.hash.spread()) {
-            Spot::Occupied(known) => return known.get().slot,
+            Spot::Occupied(known) => return (known.get().slot, Some(key)),
             Spot::Vacant(vacant) => vacant,
         };
         let entry = Entry {
@@ -121,7 +124,7 @@ impl<T: Eq + Hash> Entries<T> {
             slot
         };
         vacant.insert(Place { hash, slot });
-        slot
+        (slot, None)
     }
 
     pub(super) fn remove(&mut self, slot: u32) {
@@ -130,8 +133,13 @@ impl<T: Eq + Hash> Entries<T> {
             found.remove();
         }
         self.free.push(slot);
-        // Dropped where it stands: to move it out first would take longer than all the rest.
-        self.slots[slot as usize] = None;
+        // Dropped where it stands: to move it out first would take longer than all the rest. A key whose drop panics must
+        // not keep the queue from what it has to do after this.
+        let place = &mut self.slots[slot as usize];
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| *place = None)) {
+            let panic = panic_text(panic);
+            tracing::error!(panic, "the drop of a key panicked");
+        }
     }
 
     pub(super) fn get(&self, slot: u32) -> &Entry<T> {
@@ -181,7 +189,7 @@ mod tests {
     #[test]
     fn keys_with_equal_hashes_stay_apart() {
         let mut entries = Entries::new();
-        let (a, b) = (entries.find_or_insert(KeyHash(5), "a"), entries.find_or_insert(KeyHash(5), "b"));
+        let (a, b) = (entries.find_or_insert(KeyHash(5), "a").0, entries.find_or_insert(KeyHash(5), "b").0);
         assert_eq!(
             (entries.find(KeyHash(5), &"a"), entries.find(KeyHash(5), &"b"), entries.find(KeyHash(5), &"c")),
             (Some(a), Some(b), None)

@@ -13,7 +13,9 @@
 //!
 //! A key has a deadline or is due at once (ready, dirty), never both, so no run is ever owed twice.
 
+use std::any::Any;
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,6 +94,8 @@ pub(super) enum Next<T> {
     Wait,
     /// Nothing any more.
     Closed,
+    /// The clone of the key panicked.
+    Panicked(Box<dyn Any + Send>),
 }
 
 /// A place among the sleepers, with the deadline this one keeps a timer for, if it is the one.
@@ -154,14 +158,15 @@ impl<T: Eq + Hash + Clone> State<T> {
         }
     }
 
-    /// Adds a key, or merges it with what is known of it: the higher priority, the earlier moment, all causes.
-    pub(super) fn add(&mut self, hash: KeyHash, key: T, add: Add, at: Instant) {
+    /// Adds a key, or merges it with what is known of it: the higher priority, the earlier moment, all causes. Hands a key
+    /// that it does not keep back.
+    pub(super) fn add(&mut self, hash: KeyHash, key: T, add: Add, at: Instant) -> Option<T> {
         if self.closed {
             self.counters.discarded += 1;
-            return;
+            return Some(key);
         }
         let now = self.promote(at);
-        let slot = self.entries.find_or_insert(hash, key);
+        let (slot, not_kept) = self.entries.find_or_insert(hash, key);
         self.raise(slot, add.priority);
         if let Some(cause) = add.cause {
             self.because(slot, cause, at);
@@ -169,6 +174,7 @@ impl<T: Eq + Hash + Clone> State<T> {
         // While in work, the pace is that of a failure which may never come; see `finish`.
         let pace = self.paced(slot, now).filter(|_| self.entries.get(slot).phase == Phase::Waiting);
         self.schedule(slot, pace.map_or(add.after, |pace| add.after.max(pace)), now);
+        not_kept
     }
 
     /// Hands out the key whose turn it is.
@@ -186,21 +192,24 @@ impl<T: Eq + Hash + Clone> State<T> {
         let waited = now.saturating_sub(entry.ready_at);
         entry.phase = Phase::Running;
         entry.started_at = now;
-        let taken = Taken {
-            slot,
-            key: entry.key.clone(),
-            priority: std::mem::replace(&mut entry.priority, i8::MIN),
-            failures: entry.failing.as_ref().map_or(0, |failing| failing.times),
-            waited,
-            reasons: entry.reasons.take(),
-        };
+        let key = catch_unwind(AssertUnwindSafe(|| entry.key.clone()));
+        let priority = std::mem::replace(&mut entry.priority, i8::MIN);
+        let failures = entry.failing.as_ref().map_or(0, |failing| failing.times);
+        let reasons = entry.reasons.take();
         self.running.list.push(&mut self.links, slot);
         self.running.len += 1;
         self.running.started_sum += u128::from(now);
         self.counters.queue_latency.record(waited);
         self.wake_if_over();
         self.hand_on_timer();
-        Next::Take(taken)
+        match key {
+            Ok(key) => Next::Take(Taken { slot, key, priority, failures, waited, reasons }),
+            Err(panic) => {
+                // Retried, as every run that panics is, and later, so that the key does not hold up the others.
+                self.finish(slot, Outcome::Failed { failure: Failure::Panicked, priority, reasons }, at);
+                Next::Panicked(panic)
+            }
+        }
     }
 
     /// Ends the run of a key; says how long a retry is going to wait.

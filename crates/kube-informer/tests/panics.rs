@@ -1,0 +1,128 @@
+//! Panics whose payload panics again where it is dropped, thrown wherever the library calls user code.
+
+mod common;
+
+use std::panic::panic_any;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Log, api, change, create, server, settle};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_informer::controller::{Action, Predicate};
+use kube_informer::handler::HandlerOptions;
+use kube_informer::{Controller, Event, InformerOptions, ObjectKey, SharedInformerFactory, Transform};
+
+/// Panics where it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("on purpose");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payload_that_panics_costs_neither_handler_nor_filter() {
+    let server = server();
+    let api = api(&server);
+    for name in ["a", "bomb", "z"] {
+        create(&api, name, "1").await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let informer = factory.informer::<ConfigMap>();
+    let log = Log::default();
+    let mut note = log.handler();
+    let handler = informer.add_handler(move |event: Event<ConfigMap>| {
+        if event.object().name() == "bomb" {
+            panic_any(Bomb);
+        }
+        note(event)
+    });
+    let filtered = Log::default();
+    let options = HandlerOptions::default().filter(|object| {
+        if object.name() == "bomb" {
+            panic_any(Bomb);
+        }
+        true
+    });
+    let filter = informer.add_handler_with(options, filtered.handler());
+    factory.start();
+    for registration in [&handler, &filter] {
+        tokio::time::timeout(Duration::from_mins(1), registration.wait_for_sync()).await.expect("synced");
+    }
+    change(&api, "z", "2").await;
+    settle().await;
+    let expected = "add a=1 (initial)\nadd z=1 (initial)\nupdate z=1 → z=2\n";
+    assert_eq!((log.take().as_str(), filtered.take().as_str()), (expected, expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payload_that_panics_costs_neither_transform_nor_index() {
+    let server = server();
+    let api = api(&server);
+    for name in ["a", "in-index", "in-transform"] {
+        create(&api, name, "1").await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let transform = Transform::json(|value| {
+        if value["metadata"]["name"] == "in-transform" {
+            panic_any(Bomb);
+        }
+    });
+    let informer =
+        factory.informer_with::<ConfigMap>(InformerOptions::default().transform(transform)).unwrap();
+    informer
+        .add_index("name", |object| {
+            if object.name() == "in-index" {
+                panic_any(Bomb);
+            }
+            [object.name().to_owned()]
+        })
+        .unwrap();
+    let log = Log::default();
+    let _handler = informer.add_handler(log.handler());
+    factory.start();
+    settle().await;
+    change(&api, "a", "2").await;
+    settle().await;
+    assert_eq!(log.take(), "add a=1 (initial)\nupdate a=1 → a=2\n");
+    assert_eq!(informer.stats().store.set_aside.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payload_that_panics_costs_neither_predicate_nor_mapping() {
+    let server = server();
+    let api = api(&server);
+    for name in ["a", "bomb", "z"] {
+        create(&api, name, "1").await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let maps = factory.informer::<ConfigMap>();
+    let predicate = Predicate::new("explosive", |change| {
+        if change.new.is_some_and(|new| new.name() == "bomb") {
+            panic_any(Bomb);
+        }
+        true
+    });
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&seen);
+    let controller = Controller::new(maps.clone()).filter(predicate).watches(maps, |map| {
+        if map.name() == "bomb" {
+            panic_any(Bomb);
+        }
+        [ObjectKey::namespaced("mapped", map.name())]
+    });
+    let run = tokio::spawn(controller.run(move |request, _| {
+        noted.lock().unwrap().push(request.key.to_string());
+        std::future::ready(Ok(Action::done()))
+    }));
+    settle().await;
+    change(&api, "z", "2").await;
+    settle().await;
+    run.abort();
+    let mut seen = seen.lock().unwrap().clone();
+    seen.sort();
+    let expected =
+        ["default/a", "default/bomb", "default/z", "default/z", "mapped/a", "mapped/z", "mapped/z"];
+    assert_eq!(*seen, expected);
+}
