@@ -158,11 +158,16 @@ impl DeleteOptions {
         if call.info.param("orphanDependents").is_some() {
             options.orphan_dependents.get_or_insert(call.info.flag("orphanDependents"));
         }
-        if write::dry_run(call)? {
-            options.dry_run = Some(vec!["All".to_owned()]);
+        options.checked(write::dry_run(call)?)
+    }
+
+    /// Refuses options that contradict each other. A dry run that the query asks for is one, whatever the body says.
+    pub(crate) fn checked(mut self, dry_run: bool) -> Answer<Self> {
+        self.check()?;
+        if dry_run {
+            self.dry_run = Some(vec!["All".to_owned()]);
         }
-        options.check()?;
-        Ok(options)
+        Ok(self)
     }
 
     /// From a body, which may be protobuf whatever the kind is.

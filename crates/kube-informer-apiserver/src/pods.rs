@@ -19,6 +19,7 @@ use crate::write;
 /// `POST …/pods/{name}/binding`, and the older `POST …/bindings`: what a scheduler does.
 pub(crate) fn bind(core: &Arc<Core>, call: &Call) -> Answer {
     let coding = negotiate::form(call, Shape::One)?.coding();
+    let dry_run = write::dry_run(call)?;
     let binding = body(call, ("v1", "Binding"))?;
     let node = text_at(&binding, &["target", "name"]);
     let name = call.info.name.as_deref().unwrap_or_else(|| text_at(&binding, &["metadata", "name"]));
@@ -55,20 +56,22 @@ pub(crate) fn bind(core: &Arc<Core>, call: &Call) -> Answer {
             list.push(scheduled);
         }
     }
-    let stored = write::encode(&store, kind, &old.key, &pod, false)?;
-    write::put(&mut store, kind, stored, false);
+    let stored = write::encode(&store, kind, &old.key, &pod, dry_run)?;
+    write::put(&mut store, kind, stored, dry_run);
     Ok(success(StatusCode::CREATED, coding))
 }
 
 /// `POST …/pods/{name}/eviction`: a deletion; disruption budgets are not looked at.
 pub(crate) fn evict(core: &Arc<Core>, call: &Call) -> Answer {
     let coding = negotiate::form(call, Shape::One)?.coding();
+    let dry_run = write::dry_run(call)?;
     let eviction = body(call, ("policy/v1", "Eviction"))?;
-    let options = match eviction.get("deleteOptions") {
+    let options: DeleteOptions = match eviction.get("deleteOptions") {
         None | Some(Value::Null) => DeleteOptions::default(),
         Some(options) => serde_json::from_value(options.clone())
             .map_err(|error| Status::bad_request(format!("deleteOptions cannot be read: {error}")))?,
     };
+    let options = options.checked(dry_run)?;
     delete_object(core, &mut core.store(), kinds::core("pods"), &call.key(), &options)?;
     core.background.kick(core);
     Ok(success(StatusCode::CREATED, coding))

@@ -150,7 +150,7 @@ pub(crate) fn check_namespace(call: &Call, object: &mut Object) -> Answer<()> {
     Ok(())
 }
 
-/// Whether nothing is to be stored; the only value there is is `All`.
+/// Whether the query says that nothing is to be stored. Each verb that writes asks this first.
 pub(crate) fn dry_run(call: &Call) -> Answer<bool> {
     let kind = match call.info.verb {
         Some(Verb::Update) => "UpdateOptions",
@@ -158,13 +158,13 @@ pub(crate) fn dry_run(call: &Call) -> Answer<bool> {
         Some(Verb::Delete | Verb::DeleteCollection) => "DeleteOptions",
         _ => "CreateOptions",
     };
-    match call.info.param("dryRun") {
-        None | Some("") => Ok(false),
-        Some(value) => check_dry_run(kind, &[value]),
-    }
+    // Every value counts, the empty one too: a write that its sender calls a dry run must never be stored.
+    let values: Vec<_> = call.info.query.iter().filter(|(name, _)| name == "dryRun").collect();
+    let values: Vec<_> = values.iter().map(|(_, value)| value.as_str()).collect();
+    check_dry_run(kind, &values)
 }
 
-/// Whether one of the values of `dryRun` says so.
+/// Whether there are values of `dryRun`; all of them must be `All`.
 pub(crate) fn check_dry_run(options: &str, values: &[&str]) -> Answer<bool> {
     if values.iter().all(|&value| value == "All") {
         return Ok(!values.is_empty());
