@@ -89,7 +89,29 @@ async fn a_list_that_goes_in_circles_is_given_up() {
     informer.start();
     settle().await;
     let status = &informer.status()[0];
-    assert!(status.last_error.as_ref().unwrap().contains("without an end"), "{status:?}");
+    assert!(status.last_error.as_ref().unwrap().contains("no end"), "{status:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_whose_tokens_alternate_is_given_up() {
+    for tokens in [2, 3, 7] {
+        let source = ScriptedSource::new();
+        for page in 0..100 {
+            let token = if page == 0 { "first".to_owned() } else { format!("page-{}", page % tokens) };
+            let page = format!(r#"{{"metadata":{{"resourceVersion":"1","continue":"{token}"}},"items":[]}}"#);
+            source.on_list(Script::Text(page));
+        }
+        let informer =
+            SharedInformer::<Value>::over(Kind::new("v1", "Pod", "pods", true), source.clone(), paged());
+        informer.start();
+        settle().await;
+        let asked = source.asked();
+        // The second list begins without a token.
+        let pages = asked.iter().skip(1).take_while(|asked| asked.contains("continue")).count();
+        assert!(pages < 5 * tokens, "{tokens} tokens: {pages} pages");
+        let error = informer.status()[0].last_error.clone().unwrap();
+        assert!(error.contains("its continue tokens repeat"), "{error}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,36 @@ use crate::delta_fifo::Delta;
 use crate::object::Arrival;
 use crate::source::{Answer, ListRequest, SourceError};
 
+/// The longest list that is read: 50 million objects in pages of 500.
+const MAX_PAGES: u32 = 100_000;
+
+/// Watches over the pages of one list, so that a list without an end is given up.
+///
+/// One remembered token is enough to find a cycle of any length: it is replaced after 1, 2, 4, 8, … pages, so at some point
+/// it is a part of the cycle, and the cycle is shorter than the time until the next replacement.
+#[derive(Default)]
+struct Pages {
+    read: u32,
+    remembered: String,
+}
+
+impl Pages {
+    /// Takes the token of the next page.
+    fn follow(&mut self, token: &str) -> Result<(), &'static str> {
+        self.read += 1;
+        if self.remembered == token {
+            return Err("its continue tokens repeat, so it has no end");
+        }
+        if self.read >= MAX_PAGES {
+            return Err("it has more than 100,000 pages");
+        }
+        if self.read.is_power_of_two() {
+            token.clone_into(&mut self.remembered);
+        }
+        Ok(())
+    }
+}
+
 impl Reflector {
     pub(super) async fn list(&self, machine: &mut Machine, limit: Option<u32>) -> Outcome {
         self.status.update(|status| {
@@ -23,6 +53,7 @@ impl Reflector {
         let mut collected = Collected::new(&self.intake);
         let mut request = ListRequest { version: machine.list_version(), limit, continue_token: None };
         let mut version = None;
+        let mut pages = Pages::default();
         loop {
             let page = match self.page(&request, &mut collected, machine.trusted()).await {
                 Ok(page) => page,
@@ -34,13 +65,12 @@ impl Reflector {
             // Every page shows the state of the first.
             version = version.or(page.resource_version);
             match page.continue_token {
-                Some(token) if request.continue_token.as_ref() == Some(&token) => {
-                    return Outcome::Failed(SourceError::transport(
-                        "the list cannot be used",
-                        "it goes on where it went on before, without an end",
-                    ));
+                Some(token) => {
+                    if let Err(why) = pages.follow(&token) {
+                        return Outcome::Failed(SourceError::transport("the list cannot be used", why));
+                    }
+                    request.continue_token = Some(token);
                 }
-                Some(token) => request.continue_token = Some(token),
                 None => break,
             }
         }
