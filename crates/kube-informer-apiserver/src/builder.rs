@@ -36,6 +36,7 @@ impl Default for Builder {
             max_requests: 400,
             bookmark_every: Duration::from_mins(1),
             allow_remote: false,
+            hosts: Vec::new(),
         };
         Self { config, epoch: None, seed: 0, faults: None }
     }
@@ -96,6 +97,15 @@ impl Builder {
     /// whoever reaches the server may do everything.
     pub fn allow_remote(mut self) -> Self {
         self.config.allow_remote = true;
+        self
+    }
+
+    /// Lets clients address a server on a socket by this host name, beside `localhost`, `127.0.0.1` and `[::1]`; called again,
+    /// one more. A request for another host gets 403, so that a web page cannot reach the server under a name of its own.
+    ///
+    /// A server that listens beyond loopback also answers for every numeric address. Clients in the process are not checked.
+    pub fn allow_host(mut self, host: impl Into<String>) -> Self {
+        self.config.hosts.push(host.into());
         self
     }
 

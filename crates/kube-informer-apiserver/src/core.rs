@@ -25,6 +25,8 @@ pub(crate) struct Config {
     pub(crate) max_requests: usize,
     pub(crate) bookmark_every: Duration,
     pub(crate) allow_remote: bool,
+    /// Hosts that a server on a socket answers for beside the loopback ones.
+    pub(crate) hosts: Vec<String>,
 }
 
 /// The server without its fault layer.

@@ -40,6 +40,7 @@ mod delete;
 mod discovery;
 pub mod faults;
 mod fields;
+mod hosts;
 mod kinds;
 mod kubeconfig;
 mod list;

@@ -2,7 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
 
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -11,6 +17,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::body::{Body, BoxError};
+use crate::faults::Connection;
+use crate::hosts::{self, Hosts};
 use crate::kubeconfig;
 use crate::server::ApiServer;
 
@@ -70,7 +79,8 @@ impl ApiServer {
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(accept(self.clone(), listener, stopped));
+        let hosts = Arc::new(Hosts::new(address, &self.core.config.hosts));
+        let task = tokio::spawn(accept(self.clone(), hosts, listener, stopped));
         Ok(Serving { address, stop, task: Some(task) })
     }
 }
@@ -115,7 +125,12 @@ impl Drop for Serving {
 }
 
 /// Connections live in the set: they end with this task.
-async fn accept(server: ApiServer, listener: TcpListener, mut stopped: watch::Receiver<bool>) {
+async fn accept(
+    server: ApiServer,
+    hosts: Arc<Hosts>,
+    listener: TcpListener,
+    mut stopped: watch::Receiver<bool>,
+) {
     let mut connections = JoinSet::new();
     while !*stopped.borrow() {
         tokio::select! {
@@ -129,7 +144,7 @@ async fn accept(server: ApiServer, listener: TcpListener, mut stopped: watch::Re
                 };
                 // Events are small and should not wait for more of them.
                 let _ = stream.set_nodelay(true);
-                connections.spawn(connection(server.clone(), stream, stopped.clone()));
+                connections.spawn(connection(server.clone(), hosts.clone(), stream, stopped.clone()));
             }
         }
     }
@@ -137,13 +152,50 @@ async fn accept(server: ApiServer, listener: TcpListener, mut stopped: watch::Re
     while connections.join_next().await.is_some() {}
 }
 
-async fn connection(server: ApiServer, stream: tokio::net::TcpStream, mut stopped: watch::Receiver<bool>) {
+/// A connection over a socket: requests for other hosts and from other origins do not reach the server.
+#[derive(Clone)]
+struct Guarded {
+    hosts: Arc<Hosts>,
+    connection: Connection,
+}
+
+impl<B> tower::Service<Request<B>> for Guarded
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Response<Body>>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        match self.hosts.check(&request) {
+            Ok(()) => self.connection.call(request),
+            Err(status) => {
+                let response = hosts::refuse(status, request.headers());
+                Box::pin(std::future::ready(Ok(response)))
+            }
+        }
+    }
+}
+
+async fn connection(
+    server: ApiServer,
+    hosts: Arc<Hosts>,
+    stream: tokio::net::TcpStream,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let service = Guarded { hosts, connection: server.connect() };
     let max_header = server.core.config.max_header.max(8192);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(max_header)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(server.connect()));
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     let mut connection = std::pin::pin!(connection);
     let result = tokio::select! {
         result = connection.as_mut() => result,
