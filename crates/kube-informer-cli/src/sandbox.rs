@@ -1,9 +1,10 @@
 //! A Kubernetes API server on this machine.
 
+mod kubeconfig_file;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use kube_informer_apiserver::ApiServer;
 
 #[derive(clap::Args)]
@@ -14,8 +15,13 @@ pub(crate) struct Arguments {
     /// Lets other machines reach it. There is no authentication: think twice.
     #[arg(long)]
     allow_remote: bool,
-    /// Writes a kubeconfig here; without it, the kubeconfig is printed.
-    #[arg(long)]
+    /// Clients may also address it by this host name; can be given more than once. Without it: localhost and loopback addresses,
+    /// and with --allow-remote every numeric address.
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// Writes a kubeconfig to this new file; without it, the kubeconfig is printed. A file that is already there is only
+    /// replaced if an earlier sandbox wrote it.
+    #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 }
 
@@ -24,17 +30,19 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     if arguments.allow_remote {
         builder = builder.allow_remote();
     }
+    for host in arguments.allow_host {
+        builder = builder.allow_host(host);
+    }
     let serving = builder.build().serve(arguments.listen).await?;
+    if let Some(path) = &arguments.kubeconfig {
+        kubeconfig_file::write(path, &serving.kubeconfig())?;
+    }
     println!(
         "# A Kubernetes API server listens on {}. It keeps everything in memory. Ctrl-C ends it.",
         serving.url()
     );
-    match arguments.kubeconfig {
-        Some(path) => {
-            std::fs::write(&path, serving.kubeconfig())
-                .with_context(|| format!("cannot write {}", path.display()))?;
-            println!("kubectl --kubeconfig {} get namespaces", path.display());
-        }
+    match &arguments.kubeconfig {
+        Some(path) => println!("kubectl --kubeconfig {} get namespaces", path.display()),
         None => println!("{}", serving.kubeconfig()),
     }
     tokio::signal::ctrl_c().await?;
