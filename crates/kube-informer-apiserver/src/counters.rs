@@ -26,8 +26,10 @@ pub struct Stats {
 pub struct ResourceStats {
     /// Reads of one object; for `""` all requests.
     pub gets: u64,
-    /// Lists, each page counted.
+    /// Lists, each page counted, except exact ones.
     pub lists: u64,
+    /// Lists at an exact version (`resourceVersionMatch=Exact`), by which informers check that the server was not restored.
+    pub exact_lists: u64,
     /// Watches, without streaming lists.
     pub watches: u64,
     /// Watches that began with the state (`sendInitialEvents`).
@@ -53,6 +55,7 @@ impl Stats {
         for stats in self.resources.values() {
             total.gets += stats.gets;
             total.lists += stats.lists;
+            total.exact_lists += stats.exact_lists;
             total.watches += stats.watches;
             total.streaming_lists += stats.streaming_lists;
             total.creates += stats.creates;
@@ -119,6 +122,7 @@ pub(crate) struct Counters {
 pub(crate) struct Resource {
     verbs: [AtomicU64; 8],
     streaming_lists: AtomicU64,
+    exact_lists: AtomicU64,
     bytes_out: AtomicU64,
 }
 
@@ -134,6 +138,8 @@ impl Counters {
         };
         if info.is_streaming_list() {
             counters.streaming_lists.fetch_add(1, Ordering::Relaxed);
+        } else if info.is_exact_list() {
+            counters.exact_lists.fetch_add(1, Ordering::Relaxed);
         } else {
             let verb = info.verb.unwrap_or(Verb::Get);
             counters.verbs[verb as usize].fetch_add(1, Ordering::Relaxed);
@@ -166,6 +172,7 @@ impl Resource {
         ResourceStats {
             gets: count(Verb::Get),
             lists: count(Verb::List),
+            exact_lists: self.exact_lists.load(Ordering::Relaxed),
             watches: count(Verb::Watch),
             streaming_lists: self.streaming_lists.load(Ordering::Relaxed),
             creates: count(Verb::Create),

@@ -166,6 +166,12 @@ impl RequestInfo {
         self.param(name).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
+    /// Whether this is a list of the state at exactly one version.
+    pub fn is_exact_list(&self) -> bool {
+        let exact = |(name, value): &(String, String)| name == "resourceVersionMatch" && value == "Exact";
+        self.verb == Some(Verb::List) && self.query.iter().any(exact)
+    }
+
     /// Whether this is a watch that sends the state first (`sendInitialEvents`).
     pub fn is_streaming_list(&self) -> bool {
         self.verb == Some(Verb::Watch) && self.flag("sendInitialEvents")
