@@ -14,8 +14,9 @@ use crate::delta_fifo::Scope;
 use crate::object::View;
 use crate::shared_informer::{
     CacheKey, Core, InformerOptions, Keeper, NotSynced, Shape, SharedInformer, SourceOf, Tasks, Unfinished,
+    Unhealthy,
 };
-use crate::source::{KubeSource, ListWatch};
+use crate::source::{Histories, KubeSource, ListWatch};
 use crate::stats::InformerStats;
 
 /// How long [`SharedInformerFactory::shutdown`] waits for handlers.
@@ -35,6 +36,7 @@ struct Inner {
     client: Client,
     defaults: InformerOptions,
     informers: Mutex<Informers>,
+    histories: Histories,
     cancel: CancellationToken,
     tasks: Arc<Tasks>,
 }
@@ -74,6 +76,7 @@ impl SharedInformerFactory {
                 client,
                 defaults,
                 informers: Mutex::default(),
+                histories: Histories::default(),
                 cancel: CancellationToken::new(),
                 tasks: Arc::default(),
             }),
@@ -202,6 +205,23 @@ impl SharedInformerFactory {
         self.inner.tasks.join(limit).await
     }
 
+    /// Tells whether all copies can be relied on: see [`SharedInformer::health`].
+    ///
+    /// # Errors
+    /// For each informer that is stale for longer than `limit`, why.
+    pub fn health(&self, limit: Duration) -> Result<(), Vec<Unhealthy>> {
+        let informers = self.keepers().into_iter().map(SharedInformer::<()>::new);
+        let stale: Vec<Unhealthy> = informers.filter_map(|informer| informer.health(limit).err()).collect();
+        if stale.is_empty() { Ok(()) } else { Err(stale) }
+    }
+
+    /// Ends the waits before the next attempts of all informers: see [`SharedInformer::retry_now`].
+    pub fn retry_now(&self) {
+        for keeper in self.keepers() {
+            keeper.core().retry_now();
+        }
+    }
+
     /// How many tasks of this factory have not ended; none after a shutdown.
     pub fn running_tasks(&self) -> usize {
         self.inner.tasks.running()
@@ -269,6 +289,7 @@ impl SharedInformerFactory {
 
     fn source(&self, kind: &Kind, options: &InformerOptions) -> SourceOf {
         let mut source = KubeSource::new(self.inner.client.clone(), kind.clone())
+            .histories(self.inner.histories.clone())
             .labels(options.labels.clone())
             .fields(options.fields.clone());
         if options.metadata_only {

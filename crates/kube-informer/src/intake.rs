@@ -192,6 +192,9 @@ impl Intake {
 
     /// The entry in the store that is this very object at this very version, so that a relist packs nothing again.
     fn known(&self, meta: &Meta) -> Option<Taken> {
+        if !meta.has_version() {
+            return None;
+        }
         let state = self.state.load();
         let slot = state.objects.get(meta.key.as_str())?;
         let same = *slot.entry.uid() == meta.uid && *slot.entry.version() == meta.version && !slot.stale;

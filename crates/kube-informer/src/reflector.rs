@@ -3,10 +3,12 @@
 //! Fed by a [`source`](crate::source), feeds a [`DeltaFifo`](crate::delta_fifo::DeltaFifo) or any other [`Sink`]. What to do
 //! next is decided by a pure state machine (`machine`); the code here carries it out.
 
+mod check;
 mod collected;
 mod config;
 mod list;
 mod machine;
+mod pace;
 mod parts;
 mod status;
 mod watch;
@@ -14,12 +16,13 @@ mod watch;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 use kube_wire::ResourceVersion;
 use tokio::time::Instant;
-use tracing::{Instrument, debug, info_span};
+use tracing::{Instrument, debug, info, info_span, warn};
 
 use crate::delta_fifo::{Delta, Scope};
 use crate::intake::{Intake, panic_text};
@@ -29,7 +32,7 @@ use crate::{Indexer, SetAside};
 
 pub(crate) use config::NEVER;
 pub use config::{ErrorHook, ReflectorConfig, ReflectorError};
-use machine::{Machine, Step};
+use machine::{Machine, Outcome, Step};
 pub(crate) use status::StatusCell;
 pub use status::{Mode, Phase, ReflectorCounts, ReflectorStatus};
 
@@ -60,7 +63,8 @@ pub struct Replacement {
     pub set_aside: Vec<SetAside>,
     /// The version of the list.
     pub version: ResourceVersion,
-    /// Whether an object whose uid and version are known is known. Not so after the cluster was restored from a backup.
+    /// Whether a matching uid and version means that the object is unchanged. Not after a connection was lost, because the
+    /// cluster may have been restored from a backup meanwhile.
     pub trusted: bool,
     /// If this list is a comparison with the server: the version up to which the cache should have been right.
     pub verifies: Option<ResourceVersion>,
@@ -130,12 +134,17 @@ impl Reflector {
                 let error = SourceError::transport("a panic", panic_text(panic));
                 let wait = self.config.backoff.cap;
                 self.status.update(|status| status.phase = Phase::Waiting);
-                self.report("listing or watching", &error, wait);
+                self.report("list or watch", &error, wait, Some((Instant::now(), 1)));
                 tokio::time::sleep(wait).await;
             }
         }
         .instrument(span)
         .await;
+    }
+
+    /// Ends the wait before the next attempt, if there is one.
+    pub fn retry_now(&self) {
+        self.status.retry_now.notify_waiters();
     }
 
     async fn run_loop(&self) -> Infallible {
@@ -148,32 +157,91 @@ impl Reflector {
                 Step::Stream => self.stream(&mut machine).await,
                 Step::Watch => self.watch(&mut machine).await,
             };
-            let failure = outcome.failure();
-            let wait = machine.on(&outcome);
+            let now = Instant::now();
+            let polled = machine.polling();
+            let wait = machine.on(&outcome, now);
             self.status.update(|status| {
                 status.mode = machine.mode();
+                status.polling = machine.polling();
                 status.phase = Phase::Waiting;
                 status.version = machine.version().cloned();
             });
-            if let Some(error) = failure {
-                let doing = match step {
-                    Step::List { .. } => "listing",
-                    Step::Stream => "streaming",
-                    Step::Watch => "watching",
+            if let Some(error) = outcome.failure() {
+                let doing = match (step, &outcome) {
+                    (Step::List { .. }, _) => "list",
+                    // After its end bookmark a streaming list is a watch.
+                    (Step::Stream, Outcome::Failed(_) | Outcome::NotBegun(_)) => "streaming list",
+                    _ => "watch",
                 };
-                self.report(doing, error, wait);
+                self.report(doing, error, wait, machine.failing());
+            } else if let Outcome::ListedOlder = outcome {
+                let older = SourceError::transport("the list cannot be used", "it is older than the cache");
+                self.report("list", &older, wait, machine.failing());
+            } else if let Some((since, failures)) = machine.failing() {
+                // A watch that ends at once and brings nothing has no error of its own.
+                self.status.update(|status| status.failing_since = Some(since));
+                self.warn("watch", "it ended at once and brought nothing", wait, failures);
             }
-            tokio::time::sleep(wait).await;
+            if machine.polling() && !polled {
+                warn!(kind = %self.intake.kind, "watches fail: polling by lists, with an attempt to watch after each");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.status.retry_now.notified() => {}
+            }
         }
     }
 
-    fn report(&self, doing: &'static str, error: &SourceError, wait: std::time::Duration) {
-        debug!(error = error.with_cause(), ?wait, "failed");
+    /// Notes that the watch is healthy.
+    fn watch_works(&self, machine: &mut Machine) {
+        machine.prove();
+        self.works("watch", machine);
+    }
+
+    /// Notes that a request works again after failures, if there were any.
+    fn works(&self, doing: &str, machine: &mut Machine) {
+        self.status.update(|status| {
+            status.polling = machine.polling();
+            if !status.polling {
+                status.recovered();
+            }
+        });
+        if let Some((since, failures)) = machine.recovered() {
+            let (kind, scope, failed_for) = (&self.intake.kind, &self.scope, since.elapsed());
+            info!(failures, "{doing} of {kind} ({scope}) works again after {failed_for:.1?}");
+        }
+    }
+
+    fn warn(&self, doing: &str, error: &str, wait: Duration, failures: u32) {
+        let (kind, scope) = (&self.intake.kind, &self.scope);
+        // At growing intervals: the first failure, the second, the fourth, the eighth.
+        if failures.is_power_of_two() {
+            warn!(failures, "{doing} of {kind} ({scope}) failed: {error}; retrying in {wait:.1?}");
+        } else {
+            debug!(failures, "{doing} of {kind} ({scope}) failed: {error}; retrying in {wait:.1?}");
+        }
+    }
+
+    fn report(
+        &self,
+        doing: &'static str,
+        error: &SourceError,
+        wait: Duration,
+        failing: Option<(Instant, u32)>,
+    ) {
+        let text = error.with_cause();
+        if let Some((_, failures)) = failing {
+            self.warn(doing, &text, wait, failures);
+        } else {
+            // A healthy watch that is resumed at once.
+            debug!(error = text, ?wait, "{doing} ended");
+        }
         self.status.update(|status| {
             status.counts.errors += 1;
-            status.last_error = Some(error.with_cause());
+            status.last_error = Some(text);
             status.last_error_code = error.code();
             status.last_error_at = Some(Instant::now());
+            status.failing_since = failing.map(|(since, _)| since).or(status.failing_since);
         });
         if let Some(hook) = &self.config.on_error {
             let error = ReflectorError {
@@ -187,7 +255,7 @@ impl Reflector {
             let call = AssertUnwindSafe(|| hook(&error));
             if let Err(panic) = std::panic::catch_unwind(call) {
                 let panic = panic_text(panic);
-                tracing::warn!(panic, "the error hook panicked");
+                warn!(panic, "the error hook panicked");
             }
         }
     }

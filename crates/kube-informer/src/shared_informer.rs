@@ -54,6 +54,16 @@ pub struct NotSynced {
     pub why: String,
 }
 
+/// Why an informer's copy cannot be relied on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} is stale: {why}")]
+pub struct Unhealthy {
+    /// The kind, as `apiVersion kind`.
+    pub kind: String,
+    /// For each scope that is stale: for how long, and the last failure.
+    pub why: String,
+}
+
 /// Handlers that did not return in time when they were to stop. Their tasks were ended where they stood.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("these handlers did not return in time and were ended: {}", handlers.join(", "))]
@@ -280,6 +290,27 @@ impl<K> SharedInformer<K> {
     /// Waits until it does not run.
     pub(crate) async fn stopped(&self) {
         self.keeper.stopped().await;
+    }
+
+    /// Tells whether the copy can be relied on: it has synced, and at no time was it stale for longer than `limit`.
+    ///
+    /// Meant for a readiness or liveness probe. While watches fail and lists work, the copy is as stale as the last list.
+    ///
+    /// # Errors
+    /// For each scope, why not, and since when.
+    pub fn health(&self, limit: Duration) -> Result<(), Unhealthy> {
+        let stale = self.status().into_iter().filter_map(|status| status.stale_for(limit));
+        let why: Vec<String> = stale.collect();
+        if why.is_empty() {
+            return Ok(());
+        }
+        Err(Unhealthy { kind: self.kind().to_string(), why: why.join("; ") })
+    }
+
+    /// Ends the wait before the next attempt to list or watch, if one is under way: for a program that knows that the server is
+    /// back.
+    pub fn retry_now(&self) {
+        self.core().retry_now();
     }
 
     /// Numbers about every stage.

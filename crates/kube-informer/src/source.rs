@@ -4,6 +4,7 @@
 //! implements [`ListWatch`] will do.
 
 mod error;
+mod history;
 mod kube;
 mod scripted;
 
@@ -18,6 +19,7 @@ use kube_wire::ResourceVersion;
 use crate::object::Wire;
 
 pub use error::SourceError;
+pub use history::{CheckRequest, Histories, History, Witness};
 pub use kube::{KubeSource, client_for_informers};
 pub use scripted::{Script, ScriptedSource};
 
@@ -34,6 +36,15 @@ pub trait ListWatch: Send + Sync + 'static {
 
     /// One watch: events from a version on, until either side ends it.
     fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<Answer, SourceError>>;
+
+    /// Checks, after a lost connection, that the history which a cache was read from is still the server's. A cluster that
+    /// was restored from a backup accepts a watch from a version that it has not reached, and sends nothing.
+    ///
+    /// A source that cannot tell keeps this default.
+    fn check(&self, request: CheckRequest) -> BoxFuture<'_, Result<History, SourceError>> {
+        let _ = request;
+        Box::pin(std::future::ready(Ok(History::Unknown)))
+    }
 }
 
 /// What is asked of [`ListWatch::list`].

@@ -430,7 +430,7 @@ async fn a_source_that_panics_is_reported_and_asked_again() {
     settle().await;
     assert_eq!(informer.status()[0].phase, Phase::Waiting);
     expect!["a panic: startled"].assert_eq(informer.status()[0].last_error.as_ref().unwrap());
-    expect!["listing or watching v1 ConfigMap (all namespaces) failed: a panic: startled; next try in 30s"]
+    expect!["list or watch of v1 ConfigMap (all namespaces) failed: a panic: startled; retrying in 30.0s"]
         .assert_eq(&heard.lock().unwrap().join("\n"));
     informer.wait_for_sync().await.unwrap();
     assert_eq!(informer.snapshot().len(), 1);
@@ -474,7 +474,7 @@ async fn the_longest_times_there_are_mean_never() {
         assert_eq!((status.phase, &status.last_error), (Phase::Watching, &None));
         assert_eq!(log.take(), "add a=1 (initial)\n");
         tokio::time::sleep(Duration::from_hours(2)).await;
-        assert_eq!(informer.status()[0].phase, Phase::Waiting, "for ever, as it was told");
+        assert_eq!(informer.status()[0].phase, Phase::Watching, "a healthy watch is resumed at once");
         factory.shutdown_within(longest).await.unwrap();
         assert_eq!(informer.status()[0].phase, Phase::Stopped);
     }

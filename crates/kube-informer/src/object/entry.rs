@@ -193,9 +193,11 @@ impl Entry {
         }
     }
 
-    /// Whether both are the same object at the same version.
+    /// Whether both are the same object at the same version. Objects without versions, as some APIs have, are compared by
+    /// their content.
     pub(crate) fn is_same_version(&self, other: &Entry) -> bool {
-        self.meta.uid == other.meta.uid && self.meta.version == other.meta.version
+        let same = self.meta.uid == other.meta.uid && self.meta.version == other.meta.version;
+        same && (self.meta.has_version() || self.is_same_content(other))
     }
 
     /// Whether both have the same content, but for the kind, which items of a list do not name.

@@ -60,9 +60,6 @@ impl Meta {
         if metadata.name.is_empty() {
             return Err(WireError::Decode("the object has no metadata.name".into()));
         }
-        if metadata.resource_version.is_empty() {
-            return Err(WireError::Decode("the object has no metadata.resourceVersion".into()));
-        }
         Ok(Self {
             key: ObjectKey::new(&metadata.namespace, &metadata.name),
             uid: (&*metadata.uid).into(),
@@ -72,6 +69,11 @@ impl Meta {
             deletion_timestamp: metadata.deletion_timestamp.as_deref().map(Into::into),
             annotations_hash: hash(&metadata.annotations),
         })
+    }
+
+    /// Whether the server gave the object a version.
+    pub(crate) fn has_version(&self) -> bool {
+        self.version != ResourceVersion::from("")
     }
 
     /// Equal for objects that were probably made from one template: of one controller, else with the same labels, else

@@ -27,8 +27,13 @@ pub struct ReflectorConfig {
     /// Takes whatever state the server has at hand for the first list, which may be old, to spare the server. Off by default:
     /// the first list is consistent.
     pub stale_first_list: bool,
-    /// Lists anew every so often to make sure that the cache is what the server has. Off by default: it costs a list.
+    /// Lists every so often and compares, to make sure that the cache is what the server has. Off by default, because it
+    /// costs a list each time; zero is off, and the shortest period is one second.
     pub verify_every: Option<Duration>,
+    /// Ends a watch that was silent for this long and resumes it. Off by default, because it costs requests: one watch and one
+    /// check of the version each time, on a kind that is quieter than this. Needed only with a client that cannot notice a
+    /// half-open connection by itself: one made by [`client_for_informers`](crate::source::client_for_informers) can.
+    pub silence_limit: Option<Duration>,
     /// The waits between tries.
     pub backoff: BackoffConfig,
     /// How long a watch is asked to last: a time drawn from this and twice this. Five minutes by default.
@@ -54,6 +59,7 @@ impl Default for ReflectorConfig {
             page_size: Some(500),
             stale_first_list: false,
             verify_every: None,
+            silence_limit: None,
             backoff: BackoffConfig::default(),
             watch_timeout: Duration::from_mins(5),
             request_deadline: Duration::from_mins(1),
@@ -67,7 +73,7 @@ impl Default for ReflectorConfig {
 }
 
 impl ReflectorConfig {
-    /// The same within bounds that can be reckoned with: `Duration::MAX` is a way to say never.
+    /// The same within bounds that can be calculated with: `Duration::MAX` is a way to say never.
     pub(crate) fn bounded(mut self) -> Self {
         for time in [
             &mut self.backoff.floor,
@@ -78,7 +84,10 @@ impl ReflectorConfig {
         ] {
             *time = (*time).min(NEVER);
         }
-        self.verify_every = self.verify_every.map(|time| time.min(NEVER));
+        let shortest = Duration::from_secs(1);
+        for time in [&mut self.verify_every, &mut self.silence_limit] {
+            *time = time.filter(|time| !time.is_zero()).map(|time| time.clamp(shortest, NEVER));
+        }
         // Not a number becomes the lower bound.
         self.backoff.jitter = self.backoff.jitter.max(0.0).clamp(0.0, 1.0);
         self.backoff.factor = self.backoff.factor.max(1.0);
@@ -98,13 +107,13 @@ impl fmt::Debug for ReflectorConfig {
 
 /// A failure to list or watch. The reflector goes on by itself.
 #[derive(Debug, thiserror::Error)]
-#[error("{doing} {kind} ({scope}) failed: {}; next try in {retry_in:?}", error.with_cause())]
+#[error("{doing} of {kind} ({scope}) failed: {}; retrying in {retry_in:.1?}", error.with_cause())]
 pub struct ReflectorError<'a> {
     /// The kind, as `apiVersion kind`.
     pub kind: String,
     /// Where.
     pub scope: Scope,
-    /// What it was doing: `listing`, `streaming` or `watching`; after a panic, `listing or watching`.
+    /// The request: `list`, `streaming list` or `watch`; after a panic, `list or watch`.
     pub doing: &'static str,
     /// What went wrong.
     pub error: &'a SourceError,

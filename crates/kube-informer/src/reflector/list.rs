@@ -5,8 +5,9 @@ use kube_wire::ResourceVersion;
 use kube_wire::json::ListMeta;
 use tokio::time::{Instant, timeout};
 
+use super::check::witness_of;
 use super::collected::Collected;
-use super::machine::{Machine, Outcome, Verdict};
+use super::machine::{Machine, Outcome, Verdict, is_absent};
 use super::parts::{Items, check_kind};
 use super::{Change, Phase, Reflector, Replacement};
 use crate::SetAside;
@@ -74,13 +75,8 @@ impl Reflector {
                 None => break,
             }
         }
-        let Some(version) = version else {
-            return Outcome::Failed(SourceError::transport(
-                "the list cannot be used",
-                "it has no resourceVersion",
-            ));
-        };
-        self.complete(machine, collected, version).await
+        // Some APIs, such as that of metrics, have no versions.
+        self.complete(machine, collected, version.unwrap_or_else(|| "".into())).await
     }
 
     /// Hands a complete list on, unless it is not to be believed.
@@ -92,14 +88,16 @@ impl Reflector {
     ) -> Outcome {
         let (objects, set_aside) = list.finish().await;
         // Versions are numbers, or they are not: where both occur, something was garbled on the way.
-        let is_number = |delta: &Delta| delta.object.version().is_comparable();
-        let mixed = objects.iter().any(|delta| is_number(delta) != version.is_comparable());
-        let odd = !version.is_comparable() && machine.is_odd(&version);
-        if (mixed || odd) && machine.refuses_odd() {
+        let is_odd = |delta: &Delta| {
+            let of = delta.object.version();
+            of.is_comparable() != version.is_comparable() && !is_absent(of)
+        };
+        let mixed = !is_absent(&version) && objects.iter().any(is_odd);
+        if machine.refuses_list(&version, mixed) {
             let why = format!("some versions are numbers and some are not; its own is {version}");
             return Outcome::Failed(SourceError::transport("the list cannot be used", why));
         }
-        let verdict = machine.judge(&version);
+        let verdict = machine.judge(&version, Instant::now());
         if verdict == Verdict::Refuse {
             return Outcome::ListedOlder;
         }
@@ -117,9 +115,16 @@ impl Reflector {
             trusted,
             verifies: machine.verifies(),
         };
+        let newest = replacement.objects.iter().map(|delta| &delta.object);
+        let newest = newest.max_by_key(|object| object.version().as_u64()).map(|object| witness_of(object));
         self.sink.send(&self.scope, Change::Replace(replacement)).await;
-        self.status.update(|status| status.version = Some(version.clone()));
-        machine.listed(version, Instant::now());
+        let now = Instant::now();
+        machine.listed(version.clone(), newest, now);
+        self.status.update(|status| {
+            status.version = Some(version);
+            status.current_at = Some(now);
+        });
+        self.works("list", machine);
         Outcome::Listed
     }
 
@@ -131,7 +136,7 @@ impl Reflector {
     ) -> Result<ListMeta, SourceError> {
         self.status.update(|status| status.counts.pages += 1);
         let deadline = self.config.request_deadline;
-        let late = |_| SourceError::transport("the list took too long", "no answer within the deadline");
+        let late = |_| SourceError::late("the list took too long", "no answer within the deadline");
         let Answer { wire, mut body } =
             timeout(deadline, self.source.list(request.clone())).await.map_err(late)??;
         self.status.update(|status| status.wire = Some(wire));
@@ -157,7 +162,7 @@ impl Reflector {
         Ok(meta)
     }
 
-    /// The server said something.
+    /// Notes that the server sent something.
     pub(super) fn heard(&self, bytes: usize) {
         self.status.update(|status| {
             status.last_contact = Some(Instant::now());

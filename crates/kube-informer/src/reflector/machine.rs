@@ -1,48 +1,82 @@
-//! What a reflector does next: a pure state machine.
+//! Decides what a reflector does next: a pure state machine.
 //!
 //! | after | next | wait |
 //! | --- | --- | --- |
 //! | nothing | stream, or list | none |
 //! | a list or the end bookmark of a stream | watch | none |
-//! | a list older than what was seen | the same again, trusting nothing; then accepted as a restore | none |
+//! | a list older than the version seen | the same again, trusting nothing; accepted as a restore after three in five seconds | 2 to 3 s |
 //! | a stale list, where stale ones are allowed | a consistent list | backoff |
 //! | a page that expired | one list without pages | backoff |
-//! | a failed list | list; watch, if the list was only to verify | backoff, Retry-After |
-//! | a stream that the server rejects | list, from now on | none |
-//! | a stream without end bookmark in time | list, from now on | none |
-//! | a stream from a server that is away or has too much to do | stream | backoff, Retry-After |
-//! | a stream that failed | stream; list from now on after three in a row | backoff, Retry-After |
-//! | a watch that ended or broke | watch | backoff, Retry-After; the floor if it lasted |
-//! | an expired or too large version, a vanished resource | list or stream | spread over a second, or backoff |
-//! | a refused watch from a version that is no number | list or stream | spread over a second, or backoff |
-//! | an event whose key cannot be read | list | backoff |
+//! | a failed list | list; watch, if the list was only to verify or to poll | backoff, Retry-After |
+//! | a stream that the server rejects | list; streams again after an hour | none |
+//! | a stream without end bookmark in time | list; streams again after an hour | none |
+//! | a stream from a server that is away or busy | stream | backoff, Retry-After |
+//! | a stream that broke three times in a row | list; streams again after ten minutes | backoff, Retry-After |
+//! | a stream that was refused three times in a row | one list; then streams again | backoff, Retry-After |
+//! | a healthy watch that ended or broke | watch | a few milliseconds, Retry-After |
+//! | a watch that was refused or brought nothing | watch; list after three of them (polling) | backoff, Retry-After |
+//! | an expired or too large version, a vanished resource | list or stream | spread over a second; backoff if it happens again |
+//! | a check that shows a restored server | list or stream, trusting nothing | spread over a second |
+//! | an event whose key cannot be read | list | spread over a second; backoff if it happens again |
 //! | the time to verify | list, trusting nothing | none |
 //!
-//! A list with objects whose keys could not be read is complete enough to be used, but not to say what vanished: it is
-//! verified soon, and ever later if that does not help.
+//! A watch is healthy if it was open for half a second or delivered an event that advanced the version. Requests follow each
+//! other at one a second at most in the long run, whatever the server does (`pace`).
+//!
+//! A list with objects whose keys could not be read is complete enough to be used, but cannot show that an object vanished: it
+//! is verified soon, and later each time that does not help.
 
 use std::time::Duration;
 
 use kube_wire::ResourceVersion;
 use tokio::time::Instant;
 
+use super::pace::Pace;
 use super::{Mode, ReflectorConfig};
 use crate::backoff::Backoff;
 use crate::planted::{Bug, planted};
-use crate::source::SourceError;
+use crate::source::{SourceError, Witness};
 
-/// After so many failed streams in a row, lists are tried instead.
+/// After this many failed streams in a row, lists are tried instead.
 const STREAM_TRIES: u32 = 3;
+
+/// How long a rejected streaming list is not tried again, and one that broke.
+const REJECTED_FOR: Duration = Duration::from_hours(1);
+const BROKEN_FOR: Duration = Duration::from_mins(10);
 
 /// How much longer than it should a watch may be silent, or last.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
-/// So many lists in a row are refused because only some of their versions are numbers.
+/// After this long without a frame, a watch that ends was silent, so the version is checked.
+const QUIET: Duration = Duration::from_secs(150);
+
+/// This many lists in a row are refused because only some of their versions are numbers; and this many events.
 const ODD_TRIES: u32 = 3;
 
-/// When a list that was not complete is verified first; each time it was no use, twice as late.
+/// When a list that was not complete is verified first; twice as late each time that did not help.
 const RECHECK_FIRST: Duration = Duration::from_secs(10);
 const RECHECK_LAST: Duration = Duration::from_hours(1);
+
+/// A list that is older than the version seen is a restore if this many in a row are, over at least this time. One stale
+/// replica behind a load balancer must not look like a restored cluster.
+const OLDER_LISTS: u32 = 3;
+const OLDER_SPAN: Duration = Duration::from_secs(5);
+const OLDER_WAIT: Duration = Duration::from_millis(2500);
+
+/// Strikes after which the reflector polls: three refusals, or twelve failures of a server that is busy or away.
+const STRIKES: u32 = 12;
+const REFUSED: u32 = 4;
+const BUSY: u32 = 1;
+
+/// A watch that follows failures must be open for this long before they are forgotten.
+const RECOVERED_AFTER: Duration = Duration::from_secs(10);
+
+/// A healthy watch is resumed within this time.
+const RESUME_SPREAD: Duration = Duration::from_millis(20);
+
+/// Checks of the version are at least this far apart.
+const CHECK_EVERY: Duration = Duration::from_secs(10);
+const CHECK_LAST: Duration = Duration::from_mins(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
@@ -51,107 +85,194 @@ pub(super) enum Step {
     Watch,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// The list is in the sink.
     Listed,
-    /// The list is older than what was seen, and not to be taken as it is.
+    /// The list is older than the version seen, and was refused.
     ListedOlder,
-    /// The server cannot go on with its own list.
+    /// The server cannot continue its own list.
     PageExpired(SourceError),
-    /// The list or watch could not be had.
+    /// The list or watch failed before it began, or the list broke.
     Failed(SourceError),
-    /// A streaming list was not even begun: the server could not be reached, or has too much to do.
+    /// A streaming list did not begin: the server could not be reached, or is busy.
     NotBegun(SourceError),
     /// A streaming list did not come to its end in time.
     NoEnd(&'static str),
-    /// The watch was closed, in the ordinary way or by silence, after this time.
-    Ended { lasted: Duration, failure: Option<SourceError> },
+    /// The watch ended.
+    Ended(Ended),
     /// The watch can no longer be trusted.
     Lost(SourceError),
+    /// A check showed that the server's history is not the one this cache was read from.
+    Restored(SourceError),
     /// An event was about an object whose key cannot be read.
     Unreadable,
     /// It is time to compare with the server.
     Verify,
 }
 
+/// How a watch ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// How long it was open.
+    pub(super) lasted: Duration,
+    /// Whether the server ended it when it was asked to.
+    pub(super) on_time: bool,
+    /// For how long it had been silent at its end.
+    pub(super) silent: Duration,
+    pub(super) failure: Option<SourceError>,
+}
+
 impl Outcome {
     pub(super) fn failure(&self) -> Option<&SourceError> {
         match self {
-            Self::PageExpired(error) | Self::Failed(error) | Self::NotBegun(error) | Self::Lost(error) => {
-                Some(error)
-            }
-            Self::Ended { failure, .. } => failure.as_ref(),
+            Self::PageExpired(error)
+            | Self::Failed(error)
+            | Self::NotBegun(error)
+            | Self::Lost(error)
+            | Self::Restored(error) => Some(error),
+            Self::Ended(ended) => ended.failure.as_ref(),
             _ => None,
         }
     }
 }
 
-/// What to make of a complete list.
+/// Whether a complete list can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Accept,
-    /// Accepted as the state after a restore: what is known of objects no longer counts.
+    /// Accepted as the state after a restore: a known uid and version no longer mean a known object.
     Restored,
     Refuse,
 }
 
+/// Why lists are not streamed, and until when.
+#[derive(Debug, Clone, Copy)]
+struct Paged {
+    why: &'static str,
+    until: Option<Instant>,
+}
+
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and most combinations occur")]
 pub(super) struct Machine {
     config: ReflectorConfig,
-    backoff: Backoff,
+    /// Waits after failures; any success starts them again.
+    retry: Backoff,
+    /// Waits between lists without a healthy watch between them.
+    poll: Backoff,
+    pace: Pace,
     step: Step,
     version: Option<ResourceVersion>,
-    /// Why lists are not streamed, if they are not.
-    paged: Option<&'static str>,
-    stream_failures: u32,
-    trusted: bool,
+    paged: Option<Paged>,
+    /// Streams in a row that broke, and that were refused.
+    broken_streams: u32,
+    refused_streams: u32,
+    /// Whether the server may have been restored since the last list: then a known uid and version mean nothing.
+    doubt: bool,
+    /// Whether a check showed that it was.
+    restored: bool,
     verifying: bool,
-    /// Whether a list may be as old as it likes.
+    /// Whether a list may be of any age.
     any_version: bool,
     /// When the last list was complete.
     listed_at: Option<Instant>,
-    /// How many comparisons since then could not be made.
+    /// How many comparisons since then failed.
     unverified: u32,
     /// How many lists in a row had objects whose keys could not be read.
     incomplete: u32,
-    /// How many lists in a row were refused for their odd versions.
+    /// How many lists, and events, in a row were refused for their odd versions.
     odd_lists: u32,
+    odd_events: u32,
+    /// How many lists in a row were older than the version seen, and when the first of them came.
+    older: Option<(u32, Instant)>,
     /// The longest time between two bookmarks, once seen.
     bookmark_interval: Option<Duration>,
+    /// Failures of watches in a row, weighted.
+    strikes: u32,
+    polling: bool,
+    /// Whether the list is made although the version may still be good.
+    probing: bool,
+    /// Whether there was a healthy watch since the last list.
+    watched: bool,
+    /// Whether the present watch advanced the version; whether it was open for long enough.
+    advanced: bool,
+    proven: bool,
+    /// Since when there have been only failures, and how many.
+    failing: Option<(Instant, u32)>,
+    away: bool,
+    /// Whether a connection was lost since the version was last checked.
+    unchecked: bool,
+    next_check: Option<Instant>,
+    failed_checks: u32,
+    /// When the connection was lost, and what the cache had then.
+    lost_at: Option<Instant>,
+    reached: Option<Reached>,
+    /// The last change that was seen.
+    witness: Option<Witness>,
+}
+
+/// The state of the cache when a connection was lost.
+#[derive(Debug, Clone)]
+pub(super) struct Reached {
+    pub(super) version: ResourceVersion,
+    pub(super) witness: Option<Witness>,
+    /// How many objects the cache has, if the store has caught up with the version and everything could be read.
+    pub(super) count: Option<usize>,
 }
 
 impl Machine {
     pub(super) fn new(config: &ReflectorConfig) -> Self {
         let seed = config.seed.unwrap_or_else(|| fastrand::u64(..));
         let mut machine = Self {
-            backoff: Backoff::new(config.backoff, seed),
+            retry: Backoff::new(config.backoff, seed),
+            poll: Backoff::new(config.backoff, seed.wrapping_add(1)),
+            pace: Pace::new(),
             step: Step::Stream,
             version: None,
             paged: None,
-            stream_failures: 0,
-            trusted: true,
+            broken_streams: 0,
+            refused_streams: 0,
+            doubt: false,
+            restored: false,
             verifying: false,
             any_version: config.stale_first_list,
             listed_at: None,
             unverified: 0,
             incomplete: 0,
             odd_lists: 0,
+            odd_events: 0,
+            older: None,
             bookmark_interval: None,
+            strikes: 0,
+            polling: false,
+            probing: false,
+            watched: true,
+            advanced: false,
+            proven: false,
+            failing: None,
+            away: false,
+            unchecked: false,
+            next_check: None,
+            failed_checks: 0,
+            lost_at: None,
+            reached: None,
+            witness: None,
             config: config.clone(),
         };
         if !config.streaming_lists {
-            machine.paged = Some("streaming lists are switched off");
+            machine.paged = Some(Paged { why: "streaming lists are switched off", until: None });
         } else if config.stale_first_list {
-            machine.paged = Some("a stale first list was asked for");
+            machine.paged = Some(Paged { why: "a stale first list was asked for", until: None });
         }
         machine.step = machine.list_step();
         machine
     }
 
-    /// Goes on from what an earlier run had come to: not to resume, but to notice a list that is older.
+    /// Continues after an earlier run: not to resume, but to notice a list that is older.
     pub(super) fn having_seen(self, version: Option<ResourceVersion>) -> Self {
-        Self { version, ..self }
+        let doubt = version.is_some();
+        Self { version, doubt, ..self }
     }
 
     pub(super) fn step(&self) -> Step {
@@ -162,9 +283,9 @@ impl Machine {
         self.version.as_ref()
     }
 
-    /// Whether objects whose uid and version are known are known. A comparison looks at everything.
+    /// Whether a matching uid and version means that the object is unchanged. A comparison looks at everything.
     pub(super) fn trusted(&self) -> bool {
-        self.trusted && !self.verifying
+        !self.doubt && self.older.is_none() && !self.verifying
     }
 
     /// If the next list is a comparison: the version up to which the cache should be right.
@@ -185,24 +306,36 @@ impl Machine {
 
     /// The version to ask a list for; `None` asks for the newest.
     pub(super) fn list_version(&self) -> Option<ResourceVersion> {
-        self.any_version.then(|| self.version.clone().unwrap_or(ResourceVersion::ANY))
+        let seen = self.version.clone().filter(ResourceVersion::is_comparable);
+        self.any_version.then(|| seen.unwrap_or(ResourceVersion::ANY))
     }
 
     pub(super) fn mode(&self) -> Mode {
-        self.paged.map_or(Mode::Streaming, Mode::Paged)
+        self.paged.map_or(Mode::Streaming, |paged| Mode::Paged(paged.why))
+    }
+
+    /// Whether lists stand in for watches that fail.
+    pub(super) fn polling(&self) -> bool {
+        self.polling
+    }
+
+    /// Since when there have been only failures, and how many.
+    pub(super) fn failing(&self) -> Option<(Instant, u32)> {
+        self.failing
     }
 
     pub(super) fn watch_timeout(&mut self) -> Duration {
-        self.backoff.doubled(self.config.watch_timeout)
+        self.retry.doubled(self.config.watch_timeout)
     }
 
     /// How long a watch may be silent before it counts as dead.
     pub(super) fn silence_limit(&self, timeout: Duration) -> Duration {
-        match self.bookmark_interval {
+        let limit = match self.bookmark_interval {
             _ if planted(Bug::SilenceTrusted) => Duration::from_hours(24),
             Some(interval) => interval.saturating_mul(3).max(GRACE).min(timeout + GRACE),
             None => timeout + GRACE,
-        }
+        };
+        self.config.silence_limit.map_or(limit, |asked| asked.min(limit))
     }
 
     pub(super) fn saw_bookmark(&mut self, since_last: Option<Duration>) {
@@ -211,25 +344,48 @@ impl Machine {
         }
     }
 
-    /// What to make of a list at this version.
-    pub(super) fn judge(&self, version: &ResourceVersion) -> Verdict {
+    /// A watch was silent for too long. A server that sends bookmarks only while something changes must not lose every
+    /// second watch to this, so their interval is learned again.
+    pub(super) fn was_silent(&mut self) {
+        self.bookmark_interval = None;
+    }
+
+    /// Whether a list at this version can be used.
+    pub(super) fn judge(&self, version: &ResourceVersion, now: Instant) -> Verdict {
+        let confirmed =
+            self.older.is_some_and(|(lists, first)| lists + 1 >= OLDER_LISTS && now >= first + OLDER_SPAN);
         match &self.version {
             _ if planted(Bug::StaleListAccepted) => Verdict::Accept,
-            Some(seen) if version < seen && self.any_version => Verdict::Refuse,
-            Some(seen) if version < seen && self.trusted => Verdict::Refuse,
-            Some(seen) if version < seen => Verdict::Restored,
+            Some(seen) if version < seen && confirmed && !self.any_version => Verdict::Restored,
+            Some(seen) if version < seen => Verdict::Refuse,
+            _ if self.restored => Verdict::Restored,
             _ => Verdict::Accept,
         }
     }
 
     /// Whether either this version or the one before cannot be right: one is a number, the other is not.
-    pub(super) fn is_odd(&self, version: &ResourceVersion) -> bool {
+    fn is_odd(&self, version: &ResourceVersion) -> bool {
         let odd = |seen: &ResourceVersion| seen.is_comparable() != version.is_comparable();
         self.version.as_ref().is_some_and(odd) && !planted(Bug::OddVersionTrusted)
     }
 
-    /// Whether a list with odd versions is refused: not if they come again and again, for then the server is like that.
-    pub(super) fn refuses_odd(&mut self) -> bool {
+    /// Whether an event of this version is refused: asked for again from the last good version, it may come whole. A
+    /// server that repeats it is accepted as it is.
+    pub(super) fn refuses_event(&mut self, version: &ResourceVersion) -> bool {
+        if !self.is_odd(version) || self.version.as_ref().is_some_and(is_absent) || is_absent(version) {
+            return false;
+        }
+        self.odd_events += 1;
+        self.odd_events <= ODD_TRIES
+    }
+
+    /// Whether a list with odd versions is refused: `mixed` says that some of its objects have numbers and some do not.
+    pub(super) fn refuses_list(&mut self, version: &ResourceVersion, mixed: bool) -> bool {
+        // Some servers have no versions at all.
+        let garbled = !version.is_comparable() && !is_absent(version) && self.is_odd(version);
+        if !mixed && !garbled {
+            return false;
+        }
         self.odd_lists += 1;
         self.odd_lists <= ODD_TRIES
     }
@@ -240,29 +396,126 @@ impl Machine {
         self.incomplete = if complete { 0 } else { self.incomplete + 1 };
     }
 
-    /// The sink has everything up to this version.
-    pub(super) fn listed(&mut self, version: ResourceVersion, at: Instant) {
+    /// The sink has everything up to this version; `newest` was changed last.
+    pub(super) fn listed(&mut self, version: ResourceVersion, newest: Option<Witness>, at: Instant) {
         self.version = Some(version);
+        self.witness = newest;
         self.listed_at = Some(at);
         self.unverified = 0;
         self.odd_lists = 0;
-        self.trusted = true;
+        self.older = None;
+        self.doubt = false;
+        self.restored = false;
+        self.unchecked = false;
+        self.reached = None;
         self.verifying = false;
         self.any_version = false;
-        self.stream_failures = 0;
+        self.probing = false;
+        self.watched = false;
+        self.broken_streams = 0;
+        self.refused_streams = 0;
+        self.retry.succeeded();
         self.step = Step::Watch;
     }
 
     /// An event or bookmark was passed on. Versions only go forward, where they have an order.
-    pub(super) fn moved(&mut self, version: ResourceVersion) {
+    pub(super) fn moved(&mut self, version: ResourceVersion, witness: Option<Witness>) {
         let older = self.version.as_ref().is_some_and(|seen| version < *seen);
         if !older {
+            self.advanced |= self.version.as_ref() != Some(&version);
             self.version = Some(version);
+            self.witness = witness.or(self.witness.take());
         }
     }
 
-    /// Takes what came of the step, and says how long to wait before the next.
-    pub(super) fn on(&mut self, outcome: &Outcome) -> Duration {
+    /// A watch is open.
+    pub(super) fn opened(&mut self) {
+        (self.advanced, self.proven) = (false, false);
+    }
+
+    /// After this time, an open watch shows that the server is healthy.
+    pub(super) fn proven_after(&self) -> Option<Duration> {
+        let after = if self.strikes > 0 { RECOVERED_AFTER } else { self.config.backoff.healthy_after };
+        (!self.proven).then_some(if self.advanced { Duration::ZERO } else { after })
+    }
+
+    /// The present watch is healthy.
+    pub(super) fn prove(&mut self) {
+        self.proven = true;
+        self.watched = true;
+        self.strikes = 0;
+        self.odd_events = 0;
+        self.polling = false;
+        self.away = false;
+        self.poll.succeeded();
+        self.retry.succeeded();
+    }
+
+    /// Forgets earlier failures, and returns since when and how often there were any. A list is not enough of a recovery
+    /// while watches fail.
+    pub(super) fn recovered(&mut self) -> Option<(Instant, u32)> {
+        self.failing.take_if(|_| !self.polling)
+    }
+
+    /// Notes, after a lost connection and before a new watch, what the cache has. A second loss before the check does not
+    /// change it: events after the first may be of another history.
+    pub(super) fn reached(&mut self, count: impl FnOnce(&ResourceVersion) -> Option<usize>) {
+        if self.unchecked
+            && self.reached.is_none()
+            && let Some(version) = self.version.clone()
+            && version.as_u64().is_some_and(|number| number > 0)
+        {
+            let (count, witness) = (count(&version), self.witness.clone());
+            self.reached = Some(Reached { version, witness, count });
+        }
+    }
+
+    /// When to check that the server still has the history that this cache was read from.
+    pub(super) fn check_at(&self, now: Instant) -> Option<Instant> {
+        self.reached.as_ref().map(|_| self.next_check.unwrap_or(now))
+    }
+
+    /// What a check looks for, and when the connection was lost.
+    pub(super) fn check_for(&mut self, now: Instant) -> Option<(Reached, Instant)> {
+        let reached = self.reached.clone()?;
+        let _ = self.pace.take(now);
+        self.next_check = Some(now + CHECK_EVERY);
+        Some((reached, self.lost_at.unwrap_or(now)))
+    }
+
+    /// A check showed that the server's history is another one.
+    pub(super) fn is_restored(&mut self) {
+        self.restored = true;
+    }
+
+    /// A check has an answer: the history is the same, or nobody can tell.
+    pub(super) fn checked(&mut self, same: bool) {
+        self.unchecked = false;
+        self.reached = None;
+        self.failed_checks = 0;
+        // Whether objects are unchanged is still not known if the check could not tell.
+        self.doubt &= !same;
+    }
+
+    /// A check failed; it is made again later.
+    pub(super) fn check_failed(&mut self, now: Instant) {
+        let wait = CHECK_EVERY.saturating_mul(1 << self.failed_checks.min(8)).min(CHECK_LAST);
+        self.failed_checks = self.failed_checks.saturating_add(1);
+        self.next_check = Some(now + wait);
+    }
+
+    /// Takes the outcome of the step, and returns how long to wait before the next.
+    pub(super) fn on(&mut self, outcome: &Outcome, now: Instant) -> Duration {
+        if let Some(paged) = self.paged
+            && paged.until.is_some_and(|until| now >= until)
+        {
+            self.paged = None;
+        }
+        let wait = self.react(outcome, now);
+        wait + self.pace.take(now + wait)
+    }
+
+    fn react(&mut self, outcome: &Outcome, now: Instant) -> Duration {
         match outcome {
             Outcome::Listed => {
                 self.step = Step::Watch;
@@ -271,36 +524,34 @@ impl Machine {
             Outcome::ListedOlder if self.any_version => {
                 self.any_version = false;
                 self.step = self.list_step();
-                self.backoff.next(None)
+                self.retry.next(None)
             }
             Outcome::ListedOlder => {
-                self.trusted = false;
+                let (lists, first) = self.older.unwrap_or((0, now));
+                self.older = Some((lists + 1, first));
+                self.fail(now);
                 self.step = self.list_step();
-                Duration::ZERO
+                OLDER_WAIT + self.retry.spread(OLDER_WAIT / 5)
             }
             Outcome::PageExpired(error) => {
                 self.step = Step::List { limit: None };
-                self.backoff.next(error.retry_after())
+                self.failure_wait(error, now)
             }
-            Outcome::Failed(error) => self.failed(error),
+            Outcome::Failed(error) => self.failed(error, now),
             // It says nothing about streaming lists; and a list in pages would cost such a server more.
-            Outcome::NotBegun(error) => self.backoff.next(error.retry_after()),
-            Outcome::NoEnd(why) => self.give_up_streaming(why),
-            Outcome::Ended { lasted, failure } => {
-                if *lasted >= self.backoff.healthy_after() {
-                    self.backoff.succeeded();
-                }
-                self.backoff.next(failure.as_ref().and_then(SourceError::retry_after))
-            }
-            Outcome::Lost(error) => {
-                self.step = self.list_step();
-                // Many caches may have lost their watch at the same moment.
-                let spread = self.backoff.spread(Duration::from_secs(1));
-                self.backoff.next(error.retry_after()).max(spread)
+            Outcome::NotBegun(error) => self.failure_wait(error, now),
+            Outcome::NoEnd(why) => self.stop_streaming(why, now + REJECTED_FOR),
+            Outcome::Ended(ended) => self.ended(ended, now),
+            Outcome::Lost(error) => self.relist(Some(error), now),
+            Outcome::Restored(_) => {
+                self.doubt = true;
+                self.watched = true;
+                self.relist(None, now)
             }
             Outcome::Unreadable => {
+                let wait = self.relist(None, now);
                 self.step = Step::List { limit: self.config.page_size };
-                self.backoff.next(None)
+                wait
             }
             Outcome::Verify => {
                 self.verifying = true;
@@ -310,53 +561,167 @@ impl Machine {
         }
     }
 
-    fn failed(&mut self, error: &SourceError) -> Duration {
+    fn ended(&mut self, ended: &Ended, now: Instant) -> Duration {
+        let failure = ended.failure.as_ref();
+        if !ended.on_time || ended.silent >= QUIET {
+            self.lost(now);
+        }
+        if self.version.as_ref().is_some_and(is_absent) {
+            // Without versions a watch cannot be resumed.
+            self.watched |= ended.lasted >= self.config.backoff.healthy_after;
+            return self.relist(failure, now);
+        }
+        // A watch that the server itself ends with an error soon after it began is refused, only later.
+        let refused = failure.is_some_and(|error| error.code().is_some()) && ended.lasted < RECOVERED_AFTER;
+        let lasted = self.proven || ended.lasted >= self.config.backoff.healthy_after;
+        if self.advanced || (lasted && !refused) {
+            self.prove();
+            self.failing = None;
+            let asked = failure.and_then(SourceError::retry_after).map(|_| self.retry.next(None));
+            return asked.unwrap_or_default().max(self.retry.spread(RESUME_SPREAD));
+        }
+        self.strike(failure, now)
+    }
+
+    fn failed(&mut self, error: &SourceError, now: Instant) -> Duration {
+        let is_away = error.is_unreachable() || error.code() == Some(429);
         match self.step {
             Step::Stream if error.is_rejected() => {
-                return self.give_up_streaming("the server rejects streaming lists");
+                self.fail(now);
+                return self.stop_streaming("the server rejects streaming lists", now + REJECTED_FOR);
             }
-            Step::Stream => {
-                self.stream_failures += 1;
-                if self.stream_failures >= STREAM_TRIES && !error.is_not_found() {
-                    let _ = self.give_up_streaming("streaming lists failed three times in a row");
+            Step::Stream if is_away || error.is_not_found() => {}
+            // Who may not watch, or is not known, may still be allowed to list.
+            Step::Stream if matches!(error.code(), Some(401 | 403)) => {
+                self.refused_streams += 1;
+                if self.refused_streams.is_multiple_of(STREAM_TRIES) {
+                    self.step = Step::List { limit: self.config.page_size };
                 }
             }
-            // What is watched is still good, as far as anybody knows.
+            Step::Stream => {
+                self.broken_streams += 1;
+                if self.broken_streams >= STREAM_TRIES {
+                    let why = "streaming lists failed three times in a row";
+                    let _ = self.stop_streaming(why, now + BROKEN_FOR);
+                }
+            }
+            // As far as is known, the watch can go on.
             Step::List { .. } if self.verifying => {
                 self.verifying = false;
                 self.unverified = self.unverified.saturating_add(1);
                 self.step = Step::Watch;
             }
+            Step::List { .. } if self.probing && !error.needs_list() => self.step = Step::Watch,
             Step::List { .. } => {
-                // A server that was restored will not have that version for a long time.
-                self.any_version &= !error.needs_list();
+                // A restored server will not have that version for a long time, and no server has a garbled one.
+                self.any_version &= !error.needs_list() && !error.is_rejected();
                 self.step = self.list_step();
             }
             Step::Watch if error.needs_list() || self.is_refused(error) => {
-                self.step = self.list_step();
-                let spread = self.backoff.spread(Duration::from_secs(1));
-                return self.backoff.next(error.retry_after()).max(spread);
+                self.fail(now);
+                return self.relist(Some(error), now);
             }
-            Step::Watch => {}
+            Step::Watch => {
+                // A watch that the server refused was not lost; a server that cannot be reached may come back restored.
+                if error.code().is_none() {
+                    self.lost(now);
+                }
+                return self.strike(Some(error), now);
+            }
         }
-        self.backoff.next(error.retry_after())
+        self.failure_wait(error, now)
     }
 
-    fn give_up_streaming(&mut self, why: &'static str) -> Duration {
-        self.paged = Some(why);
+    /// A watch was refused, or brought nothing.
+    fn strike(&mut self, failure: Option<&SourceError>, now: Instant) -> Duration {
+        let weight = match failure {
+            // Where no watch can be had, no list can either.
+            Some(error) if error.is_unreachable() => 0,
+            Some(error) if matches!(error.code(), Some(429 | 502 | 503 | 504)) => BUSY,
+            Some(error) if error.code().is_none() && !error.is_late() => BUSY,
+            _ => REFUSED,
+        };
+        self.strikes += weight;
+        let polls = self.strikes >= STRIKES || (self.polling && weight > 0);
+        if !polls {
+            if let Some(error) = failure {
+                return self.failure_wait(error, now);
+            }
+            self.fail(now);
+            return self.retry.next(None);
+        }
+        self.fail(now);
+        self.polling = true;
+        self.probing = true;
+        // Streaming lists are watches, and these do not work.
+        self.step = Step::List { limit: self.config.page_size };
+        self.poll.next(failure.and_then(SourceError::retry_after))
+    }
+
+    /// Lists again because the version is lost.
+    fn relist(&mut self, error: Option<&SourceError>, now: Instant) -> Duration {
+        self.step = self.list_step();
+        let retry_after = error.and_then(SourceError::retry_after);
+        if std::mem::take(&mut self.watched) {
+            // Many caches may have lost their watch at the same moment.
+            let spread = self.retry.spread(Duration::from_secs(1));
+            return retry_after.map_or(spread, |_| self.retry.next(retry_after).max(spread));
+        }
+        self.fail(now);
+        self.poll.next(retry_after)
+    }
+
+    /// The connection is lost: what the server is now must be looked at.
+    fn lost(&mut self, now: Instant) {
+        self.doubt = true;
+        if !self.unchecked {
+            self.lost_at = Some(now);
+        }
+        self.unchecked = true;
+    }
+
+    fn fail(&mut self, now: Instant) {
+        let (since, failures) = self.failing.unwrap_or((now, 0));
+        self.failing = Some((since, failures.saturating_add(1)));
+    }
+
+    fn failure_wait(&mut self, error: &SourceError, now: Instant) -> Duration {
+        self.fail(now);
+        let away = error.code().is_none_or(|code| code >= 500);
+        if away != self.away {
+            // The server returned, or is gone: the waits before say nothing about this.
+            self.away = away;
+            self.retry.succeeded();
+        }
+        let since = self.failing.map(|(since, _)| now.saturating_duration_since(since)).unwrap_or_default();
+        if away {
+            self.retry.next_away(since, error.retry_after())
+        } else {
+            self.retry.next(error.retry_after())
+        }
+    }
+
+    fn stop_streaming(&mut self, why: &'static str, until: Instant) -> Duration {
+        self.paged = Some(Paged { why, until: Some(until) });
         self.step = self.list_step();
         Duration::ZERO
     }
 
-    /// A version that is no number may be a mistake on the way: if the server answers that it does not like it, so be it.
+    /// A version that is not a number may have been garbled on the way: if the server refuses it, relist.
     fn is_refused(&self, error: &SourceError) -> bool {
-        let odd = self.version.as_ref().is_some_and(|version| !version.is_comparable());
+        let odd =
+            self.version.as_ref().is_some_and(|version| !version.is_comparable() && !is_absent(version));
         odd && error.code().is_some_and(|code| code != 429)
     }
 
     fn list_step(&self) -> Step {
         if self.paged.is_some() { Step::List { limit: self.config.page_size } } else { Step::Stream }
     }
+}
+
+/// Whether this stands for no version at all, as in APIs that have none.
+pub(super) fn is_absent(version: &ResourceVersion) -> bool {
+    *version == ResourceVersion::from("")
 }
 
 #[cfg(test)]

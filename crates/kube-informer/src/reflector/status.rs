@@ -1,8 +1,10 @@
-//! How a reflector is doing, for whoever asks.
+//! How a reflector is doing.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use kube_wire::ResourceVersion;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::delta_fifo::Scope;
@@ -21,16 +23,37 @@ pub struct ReflectorStatus {
     pub wire: Option<Wire>,
     /// The newest version it has passed on.
     pub version: Option<ResourceVersion>,
-    /// When the server was last heard of.
+    /// Whether watches fail while lists work: then the cache is brought up to date by lists, with growing pauses, and each
+    /// list is followed by an attempt to watch.
+    pub polling: bool,
+    /// When the server last sent something.
     pub last_contact: Option<Instant>,
-    /// What last went wrong.
+    /// Since when every attempt has failed; `None` once a list or watch works again.
+    pub failing_since: Option<Instant>,
+    /// The last failure; `None` once a list or watch works again.
     pub last_error: Option<String>,
-    /// The HTTP code of it, if it was an answer of the server.
+    /// Its HTTP code, if it was an answer of the server.
     pub last_error_code: Option<u16>,
-    /// When it went wrong.
+    /// When it happened.
     pub last_error_at: Option<Instant>,
+    /// For how long the cache may have missed changes: zero while a watch is open, `None` before the first list.
+    pub staleness: Option<Duration>,
     /// What has happened so far.
     pub counts: ReflectorCounts,
+}
+
+impl ReflectorStatus {
+    /// Says why the cache is stale, if it is for longer than `limit`.
+    pub(crate) fn stale_for(&self, limit: Duration) -> Option<String> {
+        let error = self.last_error.as_deref().unwrap_or("no error so far");
+        match self.staleness {
+            None => Some(format!("{} has not been listed ({error})", self.scope)),
+            Some(staleness) if staleness > limit => {
+                Some(format!("{} is stale for {staleness:.0?} ({error})", self.scope))
+            }
+            Some(_) => None,
+        }
+    }
 }
 
 /// What a reflector is doing.
@@ -43,9 +66,11 @@ pub enum Phase {
     Listing,
     /// It reads a list as a stream of events.
     Streaming,
-    /// It watches.
+    /// It has asked for a watch, and the server has not answered yet.
+    Connecting,
+    /// A watch is open.
     Watching,
-    /// It waits before the next try.
+    /// It waits before the next attempt.
     Waiting,
 }
 
@@ -90,6 +115,8 @@ pub struct ReflectorCounts {
     pub unknown_events: u64,
     /// Lists that showed that the cluster was restored from a backup.
     pub restores: u64,
+    /// Checks, after a lost connection, that the server still has the history that the cache was read from.
+    pub checks: u64,
     /// Comparisons with the server because it was time.
     pub verifications: u64,
     /// Bytes received.
@@ -98,7 +125,11 @@ pub struct ReflectorCounts {
 
 /// A status that one writes and many read.
 #[derive(Debug, Default)]
-pub(crate) struct StatusCell(Mutex<Inner>);
+pub(crate) struct StatusCell {
+    inner: Mutex<Inner>,
+    /// Ends the wait before the next attempt.
+    pub(crate) retry_now: Notify,
+}
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Inner {
@@ -106,27 +137,48 @@ pub(crate) struct Inner {
     pub(crate) mode: Mode,
     pub(crate) wire: Option<Wire>,
     pub(crate) version: Option<ResourceVersion>,
+    pub(crate) polling: bool,
     pub(crate) last_contact: Option<Instant>,
+    /// When the cache was last known to be up to date.
+    pub(crate) current_at: Option<Instant>,
+    pub(crate) failing_since: Option<Instant>,
     pub(crate) last_error: Option<String>,
     pub(crate) last_error_code: Option<u16>,
     pub(crate) last_error_at: Option<Instant>,
     pub(crate) counts: ReflectorCounts,
 }
 
+impl Inner {
+    /// A list or watch works again.
+    pub(crate) fn recovered(&mut self) {
+        self.failing_since = None;
+        self.last_error = None;
+        self.last_error_code = None;
+        self.last_error_at = None;
+    }
+}
+
 impl StatusCell {
     pub(crate) fn update(&self, change: impl FnOnce(&mut Inner)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     pub(crate) fn get(&self, scope: &Scope) -> ReflectorStatus {
-        let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let staleness = match inner.phase {
+            Phase::Watching => inner.current_at.map(|_| Duration::ZERO),
+            _ => inner.current_at.map(|at| at.elapsed()),
+        };
         ReflectorStatus {
             scope: scope.clone(),
             phase: inner.phase,
             mode: inner.mode,
             wire: inner.wire,
             version: inner.version,
+            polling: inner.polling,
             last_contact: inner.last_contact,
+            failing_since: inner.failing_since,
+            staleness,
             last_error: inner.last_error,
             last_error_code: inner.last_error_code,
             last_error_at: inner.last_error_at,

@@ -10,16 +10,20 @@ use kube_wire::ResourceVersion;
 use kube_wire::json::EventType;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::check::{Check, witness_of};
 use super::collected::{Collected, beside_the_workers};
-use super::machine::{GRACE, Machine, Outcome};
+use super::machine::{Ended, GRACE, Machine, Outcome, is_absent};
 use super::parts::{Event, Frames};
 use super::{Change, Phase, Reflector};
 use crate::delta_fifo::{Delta, DeltaType};
 use crate::intake::Taken;
 use crate::object::Wire;
 use crate::planted::{Bug, planted};
-use crate::source::{Answer, SourceError, WatchRequest};
+use crate::source::{Answer, SourceError, WatchRequest, Witness};
 use crate::{ObjectKey, SetAside};
+
+/// A watch that ends by itself this close to its time was ended by the server as asked.
+const ON_TIME: Duration = Duration::from_secs(2);
 
 const END_OF_INITIAL_EVENTS: &str = "k8s.io/initial-events-end";
 
@@ -121,14 +125,17 @@ impl Reflector {
     /// A watch from the version that was seen last.
     pub(super) async fn watch(&self, machine: &mut Machine) -> Outcome {
         self.status.update(|status| {
-            status.phase = Phase::Watching;
+            status.phase = Phase::Connecting;
             status.counts.watches += 1;
         });
+        self.note_reached(machine);
         let timeout = machine.watch_timeout();
         let mut version = machine.version().cloned();
         if planted(Bug::ResumeFromWrongVersion) {
             version = version.and_then(|version| Some((version.as_u64()? + 1).into()));
         }
+        // Where there are no versions, the server sends what exists first.
+        let version = version.filter(|version| !is_absent(version));
         let request = WatchRequest { version, initial_events: false, timeout };
         let begun = Instant::now();
         match self.open(request).await {
@@ -148,72 +155,114 @@ impl Reflector {
         begun: Instant,
         timeout: Duration,
     ) -> Outcome {
+        machine.opened();
         self.status.update(|status| status.phase = Phase::Watching);
+        let opened = Instant::now();
+        // A server or a connection so slow that it does not end what we asked it to end is as good as dead.
+        let over = begun + timeout + GRACE;
         let verify_at = machine.verify_at();
         let mut last_bookmark = None;
+        let mut last_frame = opened;
+        let mut check: Option<Check<'_>> = None;
+        let ended = |failure: Option<SourceError>, last_frame: Instant| {
+            let on_time = failure.is_none() && begun.elapsed() + ON_TIME >= timeout;
+            Outcome::Ended(Ended { lasted: opened.elapsed(), on_time, silent: last_frame.elapsed(), failure })
+        };
         loop {
-            // Asked before every event: a watch that never pauses is compared with the server as well.
-            if verify_at.is_some_and(|verify| Instant::now() >= verify) {
+            let now = Instant::now();
+            // Looked at before every event: a watch that never pauses is compared with the server as well.
+            if verify_at.is_some_and(|verify| now >= verify) {
                 self.status.update(|status| status.counts.verifications += 1);
                 return Outcome::Verify;
             }
-            // A server or a connection so slow that it does not end what we asked it to end is no better than a dead one.
-            let over = begun + timeout + GRACE;
-            if Instant::now() >= over {
-                let failure =
-                    SourceError::transport("the watch is given up", "it did not end when it should have");
-                return Outcome::Ended { lasted: begun.elapsed(), failure: Some(failure) };
+            if now >= over {
+                let why = "it did not end when it should have";
+                return ended(Some(SourceError::late("the watch is given up", why)), last_frame);
             }
-            let silence = Instant::now() + machine.silence_limit(timeout);
-            let wake = verify_at.map_or(silence, |verify| verify.min(silence)).min(over);
-            let frame = match self.next_frame(&mut open, wake).await {
+            let proven_at = machine.proven_after().map(|after| opened + after);
+            if proven_at.is_some_and(|at| now >= at) {
+                self.watch_works(machine);
+                continue;
+            }
+            let check_at = machine.check_at(now).filter(|_| check.is_none());
+            if check_at.is_some_and(|at| now >= at) {
+                check = self.begin_check(machine);
+                continue;
+            }
+            let silence = last_frame + machine.silence_limit(timeout);
+            let wake = [Some(silence), verify_at, proven_at, check_at]
+                .into_iter()
+                .flatten()
+                .fold(over, Instant::min);
+            let frame = tokio::select! {
+                biased;
+                answer = async { check.as_mut().expect("polled only if there is one").await }, if check.is_some() => {
+                    check = None;
+                    match self.end_check(machine, answer) {
+                        Some(outcome) => return outcome,
+                        None => continue,
+                    }
+                }
+                frame = self.next_frame(&mut open, wake) => frame,
+            };
+            let frame = match frame {
                 Ok(frame) => frame,
                 Err(Stop::Late) if Instant::now() < silence => continue,
                 Err(Stop::Late) => {
-                    self.status.update(|status| status.counts.silences += 1);
-                    let failure = SourceError::transport(
-                        "the watch is taken for dead",
-                        "the server was silent too long",
-                    );
-                    return Outcome::Ended { lasted: begun.elapsed(), failure: Some(failure) };
+                    self.status.update(|status| {
+                        status.counts.silences += 1;
+                        status.current_at = status.last_contact.or(status.current_at);
+                    });
+                    machine.was_silent();
+                    let why = "the server was silent too long";
+                    return ended(Some(SourceError::late("the watch is taken for dead", why)), last_frame);
                 }
-                Err(Stop::Closed) => return Outcome::Ended { lasted: begun.elapsed(), failure: None },
+                Err(Stop::Closed) => {
+                    self.was_current();
+                    return ended(None, last_frame);
+                }
                 Err(Stop::Broken(error)) => {
-                    return Outcome::Ended { lasted: begun.elapsed(), failure: Some(error) };
+                    self.was_current();
+                    return ended(Some(error), last_frame);
                 }
             };
-            // After a restore, a known uid and version may be another object: what is told is taken as it is.
+            last_frame = Instant::now();
+            // After a restore, a known uid and version may be another object, so the event is taken as it is.
             let heard = self.hear(open.wire, &frame, false);
-            if let Some(version) = heard.version().filter(|version| machine.is_odd(version)) {
-                // Asked for again from the last version that was right, the event may come whole.
+            if let Some(version) = heard.version()
+                && machine.refuses_event(version)
+            {
                 let why = format!("after {:?} comes resourceVersion {version}", machine.version());
-                let failure = SourceError::transport("the watch cannot be trusted", why);
-                return Outcome::Ended { lasted: begun.elapsed(), failure: Some(failure) };
+                return ended(Some(SourceError::transport("the watch cannot be trusted", why)), last_frame);
             }
             match heard {
                 Heard::Object { mut delta, version } => {
                     self.status.update(|status| status.counts.events += 1);
                     self.pack(&mut delta);
+                    let witness = match delta.kind {
+                        DeltaType::Deleted => Witness { key: delta.object.key().clone(), state: None },
+                        _ => witness_of(&delta.object),
+                    };
                     let change = if planted(Bug::VersionPastLostEvent) && delta.kind == DeltaType::Updated {
                         Change::Advance(version.clone())
                     } else {
                         Change::Put { delta: *delta, version: Some(version.clone()) }
                     };
                     self.sink.send(&self.scope, change).await;
-                    self.moved(machine, version);
+                    self.moved(machine, version, Some(witness));
                 }
                 Heard::Bookmark { version, .. } => {
                     self.status.update(|status| status.counts.bookmarks += 1);
                     let now = Instant::now();
                     machine.saw_bookmark(last_bookmark.replace(now).map(|last| now - last));
                     self.sink.send(&self.scope, Change::Advance(version.clone())).await;
-                    self.moved(machine, version);
+                    self.moved(machine, version, None);
                 }
                 Heard::Aside(aside) => {
                     let version = aside.version.clone();
                     self.sink.send(&self.scope, Change::SetAside(aside)).await;
                     if let Some(version) = version {
-                        self.moved(machine, version);
+                        self.moved(machine, version, None);
                     }
                 }
                 Heard::Unreadable(aside) => {
@@ -224,9 +273,7 @@ impl Reflector {
                     self.status.update(|status| status.counts.expired += u64::from(error.is_expired()));
                     return Outcome::Lost(error);
                 }
-                Heard::Failed(error) => {
-                    return Outcome::Ended { lasted: begun.elapsed(), failure: Some(error) };
-                }
+                Heard::Failed(error) => return ended(Some(error), last_frame),
                 Heard::Nothing => {}
             }
         }
@@ -245,13 +292,18 @@ impl Reflector {
         }
     }
 
-    fn moved(&self, machine: &mut Machine, version: ResourceVersion) {
-        machine.moved(version);
+    /// Up to now the watch was open, so the cache was up to date.
+    fn was_current(&self) {
+        self.status.update(|status| status.current_at = Some(Instant::now()));
+    }
+
+    fn moved(&self, machine: &mut Machine, version: ResourceVersion, witness: Option<Witness>) {
+        machine.moved(version, witness);
         self.status.update(|status| status.version = machine.version().cloned());
     }
 
     async fn open(&self, request: WatchRequest) -> Result<Open, SourceError> {
-        let late = |_| SourceError::transport("the watch took too long", "no answer within the deadline");
+        let late = |_| SourceError::late("the watch took too long", "no answer within the deadline");
         let answer =
             timeout(self.config.request_deadline, self.source.watch(request)).await.map_err(late)??;
         self.heard(0);

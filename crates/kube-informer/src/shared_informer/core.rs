@@ -226,6 +226,12 @@ impl Core {
         let _ = self.scopes_changed.subscribe().changed().await;
     }
 
+    pub(crate) fn retry_now(&self) {
+        for (_, status) in &self.lock_scopes().all {
+            status.retry_now.notify_waiters();
+        }
+    }
+
     pub(crate) fn has_synced(&self) -> bool {
         *self.synced.borrow()
     }

@@ -16,6 +16,8 @@ pub struct SourceError {
     code: Option<u16>,
     reason: String,
     too_large: bool,
+    unreachable: bool,
+    late: bool,
     retry_after: Option<Duration>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
@@ -67,6 +69,16 @@ impl SourceError {
         Self { source: Some(cause.into()), ..Self::plain(message) }
     }
 
+    /// A server that cannot be reached: no connection could be made, so that no other request would get further.
+    pub fn unreachable(message: impl Into<String>, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { unreachable: true, ..Self::transport(message, cause) }
+    }
+
+    /// A server that did not answer in time.
+    pub(crate) fn late(message: impl Into<String>, cause: &'static str) -> Self {
+        Self { late: true, ..Self::transport(message, cause) }
+    }
+
     /// The server's refusal, by HTTP code and body. The body need not be a `Status`.
     pub fn from_response(code: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
         if let Some(status) = Status::from_body(body) {
@@ -97,10 +109,12 @@ impl SourceError {
     fn from_parsed(status: &Status) -> Self {
         let causes =
             status.details.as_ref().and_then(|details| details.causes.as_deref()).unwrap_or_default();
-        // Three generations of servers say it in three ways.
+        // Four generations of servers say it in four ways.
         let too_large = causes.iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
             || causes.iter().any(|cause| cause.message == "Too large resource version")
-            || (status.reason == "Timeout" && status.message.contains("Too large resource version"));
+            || (status.reason == "Timeout" && status.message.contains("Too large resource version"))
+            // An exact read of a future version that etcd itself answers.
+            || status.message.contains("required revision is a future revision");
         let message = if status.code == 0 {
             status.message.clone()
         } else {
@@ -125,6 +139,8 @@ impl SourceError {
             code: None,
             reason: String::new(),
             too_large: false,
+            unreachable: false,
+            late: false,
             retry_after: None,
             source: None,
         }
@@ -155,6 +171,16 @@ impl SourceError {
             cause = error.source();
         }
         text
+    }
+
+    /// Whether no connection to the server could be made.
+    pub fn is_unreachable(&self) -> bool {
+        self.unreachable
+    }
+
+    /// Whether the server did not answer in time.
+    pub fn is_late(&self) -> bool {
+        self.late
     }
 
     /// Whether the version asked for is too old: only a new list helps.

@@ -14,13 +14,19 @@ use http_body_util::{BodyExt, Limited};
 use kube_client::Client;
 use kube_client::client::Body;
 use kube_wire::gzip::Gunzip;
-use kube_wire::protobuf;
+use kube_wire::{ResourceVersion, protobuf};
 
-use super::{Answer, ListRequest, ListWatch, SourceError, WatchRequest};
+use super::history::Listed;
+use super::{
+    Answer, CheckRequest, Histories, History, ListRequest, ListWatch, SourceError, WatchRequest, Witness,
+};
 use crate::object::{Kind, Wire};
 
 /// How much of an error's body is read.
 const MAX_ERROR_BYTES: usize = 64 << 10;
+
+/// How much of the answer to a check is read. It has the metadata of one object, or one object.
+const MAX_CHECK_BYTES: usize = 4 << 20;
 
 /// One kind of a cluster: in all namespaces or in one, all objects or those that selectors choose.
 #[derive(Clone)]
@@ -34,6 +40,7 @@ pub struct KubeSource {
     /// Whether protobuf is asked for. Shared by all clones: what the server refuses one of them it refuses all.
     protobuf: Arc<AtomicBool>,
     gzip: bool,
+    histories: Histories,
 }
 
 impl KubeSource {
@@ -48,7 +55,14 @@ impl KubeSource {
             labels: String::new(),
             fields: String::new(),
             metadata_only: false,
+            histories: Histories::default(),
         }
+    }
+
+    /// Shares checks of the server's history with other sources of the same client.
+    pub fn histories(mut self, histories: Histories) -> Self {
+        self.histories = histories;
+        self
     }
 
     /// Only objects of this namespace.
@@ -129,17 +143,23 @@ impl KubeSource {
 
     async fn send(&self, query: String, list: bool) -> Result<Answer, SourceError> {
         let path = self.kind.path(self.namespace.as_deref());
-        let request = http::Request::get(format!("{path}?{query}"))
-            .header(ACCEPT, self.accept(list))
+        self.get(&format!("{path}?{query}"), &self.accept(list)).await
+    }
+
+    async fn get(&self, uri: &str, accept: &str) -> Result<Answer, SourceError> {
+        let request = http::Request::get(uri)
+            .header(ACCEPT, accept)
             // Some stacks unpack only the first of many gzip members; without this they would ask for gzip on their own.
             .header(ACCEPT_ENCODING, if self.gzip { "gzip" } else { "identity" })
             .body(Body::empty())
             .map_err(|error| SourceError::transport("the request cannot be made", error))?;
-        let response = self
-            .client
-            .send(request)
-            .await
-            .map_err(|error| SourceError::transport("the server cannot be reached", error))?;
+        let response = self.client.send(request).await.map_err(|error| {
+            if is_unreachable(&error) {
+                SourceError::unreachable("the server cannot be reached", error)
+            } else {
+                SourceError::transport("the request failed", error)
+            }
+        })?;
         let (head, body) = response.into_parts();
         if head.status == StatusCode::NOT_ACCEPTABLE {
             // Offered both, it took neither: the next try is the plainest there is.
@@ -201,6 +221,96 @@ impl ListWatch for KubeSource {
         let query = query.finish();
         Box::pin(self.send(query, false))
     }
+
+    fn check(&self, request: CheckRequest) -> BoxFuture<'_, Result<History, SourceError>> {
+        Box::pin(async move {
+            let of = (Kind::clone(&self.kind), self.namespace.clone());
+            self.histories.check(of, &request, self.read_history(&request)).await
+        })
+    }
+}
+
+impl KubeSource {
+    /// One or two exact reads of metadata at the version of the cache, at most one object each.
+    async fn read_history(&self, request: &CheckRequest) -> Result<History, SourceError> {
+        let selected = !self.labels.is_empty() || !self.fields.is_empty();
+        // An object that left a selection is deleted for the cache, but not for the server.
+        let witness = request.witness.as_ref().filter(|witness| !selected || witness.state.is_some());
+        let count = request.count.filter(|_| !selected);
+        if let Some(witness) = witness {
+            let listed = match self.exact(&request.version, Some(witness)).await? {
+                Ok(listed) => listed,
+                Err(history) => return Ok(history),
+            };
+            if !listed.shows(witness) {
+                return Ok(History::Other("the object that changed last is not as it was"));
+            }
+        }
+        if count.is_some() || witness.is_none() {
+            let listed = match self.exact(&request.version, None).await? {
+                Ok(listed) => listed,
+                Err(history) => return Ok(history),
+            };
+            if let (Some(found), Some(count)) = (listed.count(), count)
+                && found != count
+            {
+                return Ok(History::Other("the number of objects is not as it was"));
+            }
+        }
+        Ok(History::Same)
+    }
+
+    fn exact_uri(&self, version: &ResourceVersion, witness: Option<&Witness>) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("limit", "1").append_pair("resourceVersion", &version.to_string());
+        query.append_pair("resourceVersionMatch", "Exact");
+        let mut namespace = self.namespace.as_deref();
+        if let Some(witness) = witness {
+            query.append_pair("fieldSelector", &format!("metadata.name={}", witness.key.name()));
+            namespace = witness.key.namespace();
+        }
+        format!("{}?{}", self.kind.path(namespace), query.finish())
+    }
+
+    /// Reads one object at exactly this version, or learns why that is impossible.
+    async fn exact(
+        &self,
+        version: &ResourceVersion,
+        witness: Option<&Witness>,
+    ) -> Result<Result<Listed, History>, SourceError> {
+        let uri = self.exact_uri(version, witness);
+        let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+        let answer = match self.get(&uri, accept).await {
+            Ok(answer) => answer,
+            Err(error) if error.is_version_too_large() => {
+                return Ok(Err(History::Other("the server has not reached the version of the cache")));
+            }
+            Err(error) if error.is_expired() => return Ok(Err(History::Expired)),
+            // A server that does not know exact reads, or does not allow this one, cannot tell.
+            Err(error) if matches!(error.code(), Some(400 | 403 | 404 | 405 | 406 | 422)) => {
+                return Ok(Err(History::Unknown));
+            }
+            Err(error) => return Err(error),
+        };
+        let mut body = answer.body;
+        let mut text = Vec::new();
+        while let Some(chunk) = body.next().await {
+            text.extend_from_slice(&chunk?);
+            if text.len() > MAX_CHECK_BYTES {
+                return Ok(Err(History::Unknown));
+            }
+        }
+        let Ok(listed) = serde_json::from_slice::<Listed>(&text) else { return Ok(Err(History::Unknown)) };
+        Ok(listed.misses(version).map_or(Ok(listed), Err))
+    }
+}
+
+/// Whether no connection could be made at all.
+fn is_unreachable(error: &(dyn std::error::Error + 'static)) -> bool {
+    use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    std::iter::successors(Some(error), |error| error.source())
+        .filter_map(|error| error.downcast_ref::<std::io::Error>())
+        .any(|error| matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable))
 }
 
 impl std::fmt::Debug for KubeSource {

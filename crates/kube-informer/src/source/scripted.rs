@@ -35,6 +35,8 @@ pub enum Script {
     Text(String),
     /// Raw text; a watch stays open after it, silent.
     TextThenSilence(String),
+    /// Raw text; a watch stays open for this long after it.
+    TextFor(String, std::time::Duration),
     /// A watch that is fed by hand and ends when the sender is dropped.
     Live(mpsc::UnboundedReceiver<String>),
 }
@@ -101,6 +103,13 @@ impl ScriptedSource {
             Script::TextThenSilence(text) => {
                 let answer = Answer::json(text);
                 Ok(Answer { body: answer.body.chain(futures_util::stream::pending()).boxed(), ..answer })
+            }
+            Script::TextFor(text, time) => {
+                let answer = Answer::json(text);
+                let end = tokio::time::Instant::now() + time;
+                let body = answer.body.chain(futures_util::stream::pending());
+                let body = body.take_until(tokio::time::sleep_until(end)).boxed();
+                Ok(Answer { body, ..answer })
             }
             Script::Live(receiver) => {
                 let body = futures_util::stream::unfold(receiver, |mut receiver| async move {

@@ -8,15 +8,15 @@ use crate::story::story;
 async fn cut_stream() {
     story("", "watch: cut-stream 3 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        update a=1 → a=2
-        add c=1
-        delete b=1
-        store: a=2 c=1
-        server: 0 lists, 1 streaming lists, 4 watches
-        met: 3 errors
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            update a=1 → a=2
+            add c=1
+            delete b=1
+            store: a=2 c=1
+            server: 0 lists, 1 streaming lists, 4 watches
+            met: 3 errors
+        "#]])
         .await;
 }
 
@@ -26,11 +26,11 @@ async fn end_stream() {
         .check(expect![[r#"
             add a=1 (initial)
             add b=1 (initial)
+            delete b=1 (missed)
             update a=1 → a=2
             add c=1
-            delete b=1
             store: a=2 c=1
-            server: 0 lists, 1 streaming lists, 4 watches
+            server: 1 lists, 1 streaming lists, 4 watches
             met: nothing
         "#]])
         .await;
@@ -40,15 +40,15 @@ async fn end_stream() {
 async fn stall_stream() {
     story("", "watch: stall-stream 1 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        update a=1 → a=2
-        add c=1
-        delete b=1
-        store: a=2 c=1
-        server: 0 lists, 1 streaming lists, 1 watches
-        met: 1 errors, 1 silences
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            update a=1 → a=2
+            add c=1
+            delete b=1
+            store: a=2 c=1
+            server: 0 lists, 1 streaming lists, 1 watches
+            met: 1 errors, 1 silences
+        "#]])
         .await;
 }
 
@@ -72,15 +72,15 @@ async fn expired_event() {
 async fn error_event() {
     story("", "watch: error-event 1 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        update a=1 → a=2
-        add c=1
-        delete b=1
-        store: a=2 c=1
-        server: 0 lists, 1 streaming lists, 2 watches
-        met: 1 errors
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            update a=1 → a=2
+            add c=1
+            delete b=1
+            store: a=2 c=1
+            server: 0 lists, 1 streaming lists, 2 watches
+            met: 1 errors
+        "#]])
         .await;
 }
 

@@ -72,15 +72,15 @@ async fn delay() {
 async fn unauthorized() {
     story("watch: unauthorized 1 times", "any: end-stream 1 times\nwatch: unauthorized 1 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        update a=1 → a=2
-        add c=1
-        delete b=1
-        store: a=2 c=1
-        server: 0 lists, 1 streaming lists, 2 watches
-        met: 2 errors
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            update a=1 → a=2
+            add c=1
+            delete b=1
+            store: a=2 c=1
+            server: 0 lists, 1 streaming lists, 2 watches
+            met: 2 errors
+        "#]])
         .await;
 }
 
@@ -88,15 +88,15 @@ async fn unauthorized() {
 async fn forbidden() {
     story("watch: forbidden 1 times", "any: end-stream 1 times\nwatch: forbidden 1 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        update a=1 → a=2
-        add c=1
-        delete b=1
-        store: a=2 c=1
-        server: 0 lists, 1 streaming lists, 2 watches
-        met: 2 errors
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            update a=1 → a=2
+            add c=1
+            delete b=1
+            store: a=2 c=1
+            server: 0 lists, 1 streaming lists, 2 watches
+            met: 2 errors
+        "#]])
         .await;
 }
 
@@ -155,15 +155,15 @@ async fn too_many_requests() {
 async fn internal_error() {
     story("", "any: end-stream 1 times\nwatch: internal-error 5 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        update a=1 → a=2
-        add c=1
-        delete b=1
-        store: a=2 c=1
-        server: 0 lists, 1 streaming lists, 2 watches
-        met: 5 errors
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            delete b=1 (missed)
+            update a=1 → a=2
+            add c=1
+            store: a=2 c=1
+            server: 4 lists, 1 streaming lists, 2 watches
+            met: 5 errors
+        "#]])
         .await;
 }
 
@@ -171,15 +171,15 @@ async fn internal_error() {
 async fn unavailable() {
     story("watch: unavailable 1 times", "any: end-stream 1 times\nwatch: unavailable 5 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        update a=1 → a=2
-        add c=1
-        delete b=1
-        store: a=2 c=1
-        server: 0 lists, 1 streaming lists, 2 watches
-        met: 6 errors
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            update a=1 → a=2
+            add c=1
+            delete b=1
+            store: a=2 c=1
+            server: 0 lists, 1 streaming lists, 2 watches
+            met: 6 errors
+        "#]])
         .await;
 }
 
@@ -187,15 +187,15 @@ async fn unavailable() {
 async fn timeout() {
     story("", "any: end-stream 1 times\nwatch: timeout 1 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        update a=1 → a=2
-        add c=1
-        delete b=1
-        store: a=2 c=1
-        server: 0 lists, 1 streaming lists, 2 watches
-        met: 1 errors
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            update a=1 → a=2
+            add c=1
+            delete b=1
+            store: a=2 c=1
+            server: 0 lists, 1 streaming lists, 2 watches
+            met: 1 errors
+        "#]])
         .await;
 }
 
@@ -310,8 +310,8 @@ async fn restore() {
             update a=2 → a=1
             add b=1
             store: a=1 b=1
-            server: 3 lists, 2 streaming lists, 3 watches
-            met: 1 restores, 3 verifications, 2 repairs
+            server: 3 lists, 4 streaming lists, 4 watches
+            met: 3 errors, 1 restores, 3 verifications
         "#]])
         .await;
 }

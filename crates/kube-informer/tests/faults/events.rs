@@ -8,15 +8,15 @@ use crate::story::story;
 async fn cut_frame() {
     story("watch: cut-frame 1 times", "watch: cut-frame 2 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        update a=1 → a=2
-        add c=1
-        delete b=1
-        store: a=2 c=1
-        server: 0 lists, 2 streaming lists, 3 watches
-        met: 3 errors
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            update a=1 → a=2
+            add c=1
+            delete b=1
+            store: a=2 c=1
+            server: 0 lists, 2 streaming lists, 3 watches
+            met: 3 errors
+        "#]])
         .await;
 }
 
@@ -24,15 +24,15 @@ async fn cut_frame() {
 async fn truncate_frame() {
     story("watch: truncate-frame 1 times", "watch: truncate-frame 2 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        update a=1 → a=2
-        add c=1
-        delete b=1
-        store: a=2 c=1
-        server: 0 lists, 2 streaming lists, 3 watches
-        met: 3 errors
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            update a=1 → a=2
+            add c=1
+            delete b=1
+            store: a=2 c=1
+            server: 0 lists, 2 streaming lists, 3 watches
+            met: 3 errors
+        "#]])
         .await;
 }
 
@@ -217,14 +217,14 @@ async fn bad_body() {
 async fn bad_version() {
     story("watch: bad-version 1 times", "watch: bad-version 2 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        update a=1 → a=2
-        add c=1
-        delete b=1
-        store: a=2 c=1
-        server: 0 lists, 2 streaming lists, 3 watches
-        met: 3 errors
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            update a=1 → a=2
+            add c=1
+            delete b=1
+            store: a=2 c=1
+            server: 0 lists, 2 streaming lists, 3 watches
+            met: 3 errors
+        "#]])
         .await;
 }

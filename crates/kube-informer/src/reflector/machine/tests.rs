@@ -10,8 +10,9 @@ use crate::backoff::BackoffConfig;
 /// Feeds outcomes, as words, and prints for each what comes next and after which wait.
 ///
 /// `list@5`, `stream@5`: complete at a version. `older`: such a list, refused. `page`: a page expired. `fail:500`, `fail:429/7`: an HTTP
-/// code and Retry-After. `away:503`: a stream that was not begun. `late`: no end bookmark. `end:20`: a watch that lasted 20 s;
-/// `lost:410`, `unreadable`, `verify`.
+/// code and Retry-After. `away:503`: a stream that was not begun. `refused`: no connection. `late`: no end bookmark. `end:20`: a watch that
+/// lasted 20 s; `event:3`: one that lasted 3 s and brought an event; `error:20`: one that ended with an error after 20 s; `lost:410`,
+/// `restored`, `unreadable`, `verify`. `wait:60`: nothing happens for 60 s.
 #[allow(
     clippy::needless_pass_by_value,
     reason = "`expect!` makes a value, and a test reads better without `&`"
@@ -20,32 +21,61 @@ fn check(config: ReflectorConfig, outcomes: &str, expected: Expect) {
     let backoff = BackoffConfig { jitter: 0.0, ..config.backoff };
     let mut machine = Machine::new(&ReflectorConfig { backoff, seed: Some(1), ..config });
     let mut out = format!("{:?}\n", machine.step());
+    let mut now = Instant::now();
     for word in outcomes.split_whitespace() {
-        let (verb, rest) = word.split_once([':', '@']).unwrap_or((word, ""));
-        let outcome = match verb {
-            "list" | "stream" => match machine.judge(&rest.into()) {
-                Verdict::Refuse => Outcome::ListedOlder,
-                verdict => {
-                    out += if verdict == Verdict::Restored { "restored\n" } else { "" };
-                    machine.listed(rest.into(), Instant::now());
-                    Outcome::Listed
-                }
-            },
-            "page" => Outcome::PageExpired(error("410")),
-            "fail" => Outcome::Failed(error(rest)),
-            "away" => Outcome::NotBegun(error(rest)),
-            "late" => Outcome::NoEnd("no end bookmark came in time"),
-            "end" => Outcome::Ended { lasted: Duration::from_secs(rest.parse().unwrap()), failure: None },
-            "lost" => Outcome::Lost(error(rest)),
-            "unreadable" => Outcome::Unreadable,
-            "verify" => Outcome::Verify,
-            _ => panic!("'{word}' is no outcome"),
-        };
-        let wait = machine.on(&outcome);
-        writeln!(out, "{word}: {:?} after {:.1}s", machine.step(), wait.as_secs_f64()).unwrap();
+        let Some(wait) = play(&mut machine, word, &mut now, &mut out) else { continue };
+        let polling = if machine.polling() { " (polling)" } else { "" };
+        writeln!(out, "{word}: {:?} after {:.1}s{polling}", machine.step(), wait.as_secs_f64()).unwrap();
     }
     writeln!(out, "{:?}", machine.mode()).unwrap();
     expected.assert_eq(&out);
+}
+
+/// Feeds one outcome, and returns the wait after it.
+fn play(machine: &mut Machine, word: &str, now: &mut Instant, out: &mut String) -> Option<Duration> {
+    let (verb, rest) = word.split_once([':', '@']).unwrap_or((word, ""));
+    let outcome = match verb {
+        "wait" => {
+            *now += Duration::from_secs(rest.parse().unwrap());
+            return None;
+        }
+        "list" | "stream" => match machine.judge(&rest.into(), *now) {
+            Verdict::Refuse => Outcome::ListedOlder,
+            verdict => {
+                *out += if verdict == Verdict::Restored { "restored\n" } else { "" };
+                machine.listed(rest.into(), None, *now);
+                machine.recovered();
+                Outcome::Listed
+            }
+        },
+        "page" => Outcome::PageExpired(error("410")),
+        "fail" => Outcome::Failed(error(rest)),
+        "refused" => Outcome::Failed(SourceError::unreachable("no connection", "refused")),
+        "away" => Outcome::NotBegun(error(rest)),
+        "late" => Outcome::NoEnd("no end bookmark came in time"),
+        "end" | "event" | "error" => {
+            let lasted = Duration::from_secs(rest.parse().unwrap());
+            *now += lasted;
+            machine.opened();
+            if verb == "event" {
+                let next = machine.version().and_then(ResourceVersion::as_u64).unwrap() + 1;
+                machine.moved(next.into(), None);
+            }
+            if machine.proven_after().is_some_and(|after| lasted >= after) {
+                machine.prove();
+            }
+            let failure = (verb == "error").then(|| error("500"));
+            Outcome::Ended(Ended { lasted, on_time: false, silent: Duration::ZERO, failure })
+        }
+        "lost" => Outcome::Lost(error(rest)),
+        "restored" => Outcome::Restored(error("500")),
+        "unreadable" => Outcome::Unreadable,
+        "verify" => Outcome::Verify,
+        _ => panic!("'{word}' is no outcome"),
+    };
+    let wait = machine.on(&outcome, *now);
+    *now += wait;
+    Some(wait)
 }
 
 fn error(code: &str) -> SourceError {
@@ -81,35 +111,37 @@ fn begins_with_a_stream_or_a_list_and_goes_on_with_a_watch() {
 }
 
 #[test]
-fn a_list_older_than_what_was_seen_is_asked_for_again_and_then_taken_as_a_restore() {
+fn older_lists_for_five_seconds_are_a_restore() {
     check(
         paged(),
-        "list@5 lost:410 list@3 list@3",
+        "list@5 lost:410 list@3 list@3 list@4",
         expect![[r#"
-        List { limit: Some(500) }
-        list@5: Watch after 0.0s
-        lost:410: List { limit: Some(500) } after 0.7s
-        list@3: List { limit: Some(500) } after 0.0s
-        restored
-        list@3: Watch after 0.0s
-        Paged("streaming lists are switched off")
-    "#]],
+            List { limit: Some(500) }
+            list@5: Watch after 0.0s
+            lost:410: List { limit: Some(500) } after 0.2s
+            list@3: List { limit: Some(500) } after 2.8s
+            list@3: List { limit: Some(500) } after 2.8s
+            restored
+            list@4: Watch after 0.0s
+            Paged("streaming lists are switched off")
+        "#]],
     );
 }
 
 #[test]
-fn a_newer_list_after_an_older_one_is_no_restore() {
+fn a_newer_list_after_older_ones_is_not_a_restore() {
     check(
         paged(),
-        "list@5 lost:410 list@3 list@6",
+        "list@5 lost:410 list@3 list@3 list@6",
         expect![[r#"
-        List { limit: Some(500) }
-        list@5: Watch after 0.0s
-        lost:410: List { limit: Some(500) } after 0.7s
-        list@3: List { limit: Some(500) } after 0.0s
-        list@6: Watch after 0.0s
-        Paged("streaming lists are switched off")
-    "#]],
+            List { limit: Some(500) }
+            list@5: Watch after 0.0s
+            lost:410: List { limit: Some(500) } after 0.2s
+            list@3: List { limit: Some(500) } after 2.8s
+            list@3: List { limit: Some(500) } after 2.8s
+            list@6: Watch after 0.0s
+            Paged("streaming lists are switched off")
+        "#]],
     );
 }
 
@@ -119,12 +151,12 @@ fn an_expired_page_leads_to_one_list_without_pages() {
         paged(),
         "page list@5 lost:410",
         expect![[r#"
-        List { limit: Some(500) }
-        page: List { limit: None } after 0.2s
-        list@5: Watch after 0.0s
-        lost:410: List { limit: Some(500) } after 0.4s
-        Paged("streaming lists are switched off")
-    "#]],
+            List { limit: Some(500) }
+            page: List { limit: None } after 0.2s
+            list@5: Watch after 0.0s
+            lost:410: List { limit: Some(500) } after 0.2s
+            Paged("streaming lists are switched off")
+        "#]],
     );
 }
 
@@ -134,43 +166,47 @@ fn failed_lists_wait_longer_each_time_and_as_long_as_the_server_asks() {
         paged(),
         "fail:500 fail:500 fail:429/7 fail:403",
         expect![[r#"
-        List { limit: Some(500) }
-        fail:500: List { limit: Some(500) } after 0.2s
-        fail:500: List { limit: Some(500) } after 0.4s
-        fail:429/7: List { limit: Some(500) } after 7.5s
-        fail:403: List { limit: Some(500) } after 1.6s
-        Paged("streaming lists are switched off")
-    "#]],
+            List { limit: Some(500) }
+            fail:500: List { limit: Some(500) } after 0.2s
+            fail:500: List { limit: Some(500) } after 0.4s
+            fail:429/7: List { limit: Some(500) } after 7.5s
+            fail:403: List { limit: Some(500) } after 0.4s
+            Paged("streaming lists are switched off")
+        "#]],
     );
 }
 
 #[test]
-fn a_rejected_stream_is_never_tried_again() {
+fn a_rejected_stream_is_tried_again_after_an_hour() {
     check(
         ReflectorConfig::default(),
-        "fail:400 list@5 lost:410",
+        "fail:400 list@5 lost:410 list@6 wait:3600 lost:410",
         expect![[r#"
-        Stream
-        fail:400: List { limit: Some(500) } after 0.0s
-        list@5: Watch after 0.0s
-        lost:410: List { limit: Some(500) } after 0.7s
-        Paged("the server rejects streaming lists")
-    "#]],
+            Stream
+            fail:400: List { limit: Some(500) } after 0.0s
+            list@5: Watch after 0.0s
+            lost:410: List { limit: Some(500) } after 0.2s
+            list@6: Watch after 0.0s
+            lost:410: Stream after 0.4s
+            Streaming
+        "#]],
     );
 }
 
 #[test]
-fn a_stream_without_end_is_never_tried_again() {
+fn a_stream_without_end_is_tried_again_after_an_hour() {
     check(
         ReflectorConfig::default(),
-        "late list@5 lost:410",
+        "late list@5 lost:410 list@6 wait:3600 lost:410",
         expect![[r#"
-        Stream
-        late: List { limit: Some(500) } after 0.0s
-        list@5: Watch after 0.0s
-        lost:410: List { limit: Some(500) } after 0.7s
-        Paged("no end bookmark came in time")
-    "#]],
+            Stream
+            late: List { limit: Some(500) } after 0.0s
+            list@5: Watch after 0.0s
+            lost:410: List { limit: Some(500) } after 0.2s
+            list@6: Watch after 0.0s
+            lost:410: Stream after 0.4s
+            Streaming
+        "#]],
     );
 }
 
@@ -180,15 +216,15 @@ fn a_stream_may_fail_twice_in_a_row() {
         ReflectorConfig::default(),
         "fail:500 fail:500 stream@5 lost:410 fail:500 fail:500",
         expect![[r#"
-        Stream
-        fail:500: Stream after 0.2s
-        fail:500: Stream after 0.4s
-        stream@5: Watch after 0.0s
-        lost:410: Stream after 0.8s
-        fail:500: Stream after 1.6s
-        fail:500: Stream after 3.2s
-        Streaming
-    "#]],
+            Stream
+            fail:500: Stream after 0.2s
+            fail:500: Stream after 0.4s
+            stream@5: Watch after 0.0s
+            lost:410: Stream after 0.2s
+            fail:500: Stream after 0.2s
+            fail:500: Stream after 0.4s
+            Streaming
+        "#]],
     );
     check(
         ReflectorConfig::default(),
@@ -206,13 +242,13 @@ fn a_stream_may_fail_twice_in_a_row() {
         ReflectorConfig::default(),
         "away:503 away:429/7 away:503 away:503",
         expect![[r#"
-        Stream
-        away:503: Stream after 0.2s
-        away:429/7: Stream after 7.5s
-        away:503: Stream after 0.8s
-        away:503: Stream after 1.6s
-        Streaming
-    "#]],
+            Stream
+            away:503: Stream after 0.2s
+            away:429/7: Stream after 7.5s
+            away:503: Stream after 0.2s
+            away:503: Stream after 0.4s
+            Streaming
+        "#]],
     );
     check(
         ReflectorConfig::default(),
@@ -229,36 +265,37 @@ fn a_stream_may_fail_twice_in_a_row() {
 }
 
 #[test]
-fn a_watch_that_ends_is_resumed_and_starts_the_waits_again_if_it_lasted() {
+fn a_healthy_watch_that_ends_is_resumed_at_once() {
     check(
         paged(),
-        "list@5 end:0 end:1 end:2 end:60 end:0",
+        "list@5 end:0 end:1 end:0 end:0 event:0 end:0",
         expect![[r#"
-        List { limit: Some(500) }
-        list@5: Watch after 0.0s
-        end:0: Watch after 0.2s
-        end:1: Watch after 0.4s
-        end:2: Watch after 0.8s
-        end:60: Watch after 0.2s
-        end:0: Watch after 0.4s
-        Paged("streaming lists are switched off")
-    "#]],
+            List { limit: Some(500) }
+            list@5: Watch after 0.0s
+            end:0: Watch after 0.2s
+            end:1: Watch after 0.0s
+            end:0: Watch after 0.2s
+            end:0: Watch after 0.4s
+            event:0: Watch after 0.0s
+            end:0: Watch after 0.2s
+            Paged("streaming lists are switched off")
+        "#]],
     );
 }
 
 #[test]
-fn a_watch_that_cannot_be_had_is_tried_again_and_only_an_expired_one_lists() {
+fn a_refused_watch_is_tried_again_and_an_expired_one_lists() {
     check(
         paged(),
         "list@5 fail:500 fail:429/7 fail:410",
         expect![[r#"
-        List { limit: Some(500) }
-        list@5: Watch after 0.0s
-        fail:500: Watch after 0.2s
-        fail:429/7: Watch after 7.5s
-        fail:410: List { limit: Some(500) } after 0.8s
-        Paged("streaming lists are switched off")
-    "#]],
+            List { limit: Some(500) }
+            list@5: Watch after 0.0s
+            fail:500: Watch after 0.2s
+            fail:429/7: Watch after 7.5s
+            fail:410: List { limit: Some(500) } after 0.2s
+            Paged("streaming lists are switched off")
+        "#]],
     );
 }
 
@@ -268,22 +305,22 @@ fn a_lost_watch_lists_after_a_spread() {
         paged(),
         "list@5 lost:410 list@6",
         expect![[r#"
-        List { limit: Some(500) }
-        list@5: Watch after 0.0s
-        lost:410: List { limit: Some(500) } after 0.7s
-        list@6: Watch after 0.0s
-        Paged("streaming lists are switched off")
-    "#]],
+            List { limit: Some(500) }
+            list@5: Watch after 0.0s
+            lost:410: List { limit: Some(500) } after 0.2s
+            list@6: Watch after 0.0s
+            Paged("streaming lists are switched off")
+        "#]],
     );
     check(
         ReflectorConfig::default(),
         "stream@5 lost:404",
         expect![[r#"
-        Stream
-        stream@5: Watch after 0.0s
-        lost:404: Stream after 0.7s
-        Streaming
-    "#]],
+            Stream
+            stream@5: Watch after 0.0s
+            lost:404: Stream after 0.2s
+            Streaming
+        "#]],
     );
 }
 
@@ -310,17 +347,17 @@ fn a_stale_first_list_asks_for_any_version_once() {
     let mut machine = Machine::new(&config);
     assert_eq!(machine.list_version(), Some(ResourceVersion::ANY));
     assert_eq!(machine.mode(), Mode::Paged("a stale first list was asked for"));
-    machine.listed("5".into(), Instant::now());
+    machine.listed("5".into(), None, Instant::now());
     assert_eq!(machine.list_version(), None, "from now on nothing goes back in time");
-    assert_eq!(machine.judge(&"4".into()), Verdict::Refuse);
+    assert_eq!(machine.judge(&"4".into(), Instant::now()), Verdict::Refuse);
 }
 
 #[test]
 fn versions_go_forward_only_where_they_have_an_order() {
     let mut machine = Machine::new(&paged());
-    machine.listed("5".into(), Instant::now());
+    machine.listed("5".into(), None, Instant::now());
     for (heard, now) in [("7", "7"), ("6", "7"), ("odd", "odd"), ("8", "8")] {
-        machine.moved(heard.into());
+        machine.moved(heard.into(), None);
         assert_eq!(machine.version(), Some(&now.into()));
     }
 }
@@ -355,11 +392,213 @@ fn the_time_to_verify_counts_from_the_last_list() {
     let mut machine = Machine::new(&ReflectorConfig { verify_every: Some(every), ..paged() });
     assert_eq!(machine.verify_at(), None);
     let now = Instant::now();
-    machine.listed("5".into(), now);
-    machine.on(&Outcome::Ended { lasted: Duration::from_mins(5), failure: None });
+    machine.listed("5".into(), None, now);
+    let lasted = Duration::from_mins(5);
+    let ended = Ended { lasted, on_time: true, silent: Duration::ZERO, failure: None };
+    machine.on(&Outcome::Ended(ended), now);
     assert_eq!(machine.verify_at(), Some(now + every), "however many watches there were");
-    machine.on(&Outcome::Verify);
+    machine.on(&Outcome::Verify, now);
     assert_eq!(machine.verifies(), Some("5".into()));
-    machine.listed("6".into(), now);
+    machine.listed("6".into(), None, now);
     assert_eq!(machine.verifies(), None);
+}
+
+#[test]
+fn three_fruitless_watches_lead_to_polling_until_one_works() {
+    for refusal in ["fail:403", "fail:405", "fail:500", "end:0", "error:0", "error:1"] {
+        let script =
+            format!("list@5 {refusal} {refusal} {refusal} list@6 {refusal} list@7 {refusal} list@8 event:1");
+        let mut machine = Machine::new(&ReflectorConfig { seed: Some(1), ..paged() });
+        let steps = steps(&mut machine, &script);
+        assert_eq!(steps, "W W W L W L W L W W", "{refusal}");
+        assert!(!machine.polling());
+    }
+    check(
+        paged(),
+        "list@5 fail:403 fail:403 fail:403 list@6 fail:403 list@7 fail:403 list@8 end:20 fail:403",
+        expect![[r#"
+            List { limit: Some(500) }
+            list@5: Watch after 0.0s
+            fail:403: Watch after 0.2s
+            fail:403: Watch after 0.4s
+            fail:403: List { limit: Some(500) } after 0.2s (polling)
+            list@6: Watch after 0.0s (polling)
+            fail:403: List { limit: Some(500) } after 0.4s (polling)
+            list@7: Watch after 0.0s (polling)
+            fail:403: List { limit: Some(500) } after 0.8s (polling)
+            list@8: Watch after 0.0s (polling)
+            end:20: Watch after 0.0s
+            fail:403: Watch after 0.2s
+            Paged("streaming lists are switched off")
+        "#]],
+    );
+}
+
+#[test]
+fn a_server_that_is_away_is_never_polled_and_soon_found_again() {
+    check(
+        paged(),
+        "list@5 event:20 refused refused refused refused refused wait:50 refused refused wait:600 refused",
+        expect![[r#"
+            List { limit: Some(500) }
+            list@5: Watch after 0.0s
+            event:20: Watch after 0.0s
+            refused: Watch after 0.2s
+            refused: Watch after 0.4s
+            refused: Watch after 0.8s
+            refused: Watch after 1.5s
+            refused: Watch after 1.5s
+            refused: Watch after 1.5s
+            refused: Watch after 1.5s
+            refused: Watch after 16.4s
+            Paged("streaming lists are switched off")
+        "#]],
+    );
+}
+
+#[test]
+fn a_busy_server_is_listed_after_a_dozen_refusals() {
+    let mut machine = Machine::new(&ReflectorConfig { seed: Some(1), ..paged() });
+    let busy = "fail:503 ".repeat(12);
+    assert_eq!(
+        steps(&mut machine, &format!("list@5 {busy} fail:503 list@6")),
+        "W W W W W W W W W W W W L W W"
+    );
+}
+
+#[test]
+fn lists_without_a_healthy_watch_between_them_are_spread_out() {
+    check(
+        paged(),
+        "list@5 lost:410 list@6 lost:410 list@7 lost:410 list@8 unreadable list@9 event:3 lost:410",
+        expect![[r#"
+            List { limit: Some(500) }
+            list@5: Watch after 0.0s
+            lost:410: List { limit: Some(500) } after 0.2s
+            list@6: Watch after 0.0s
+            lost:410: List { limit: Some(500) } after 0.4s
+            list@7: Watch after 0.0s
+            lost:410: List { limit: Some(500) } after 0.8s
+            list@8: Watch after 0.0s
+            unreadable: List { limit: Some(500) } after 1.6s
+            list@9: Watch after 0.0s
+            event:3: Watch after 0.0s
+            lost:410: List { limit: Some(500) } after 0.5s
+            Paged("streaming lists are switched off")
+        "#]],
+    );
+}
+
+#[test]
+fn streams_return_after_refusals_that_had_nothing_to_do_with_them() {
+    check(
+        ReflectorConfig::default(),
+        "fail:403 fail:403 fail:401 list@5 event:5 lost:410 fail:404 fail:404 fail:404 fail:500 stream@6",
+        expect![[r#"
+            Stream
+            fail:403: Stream after 0.2s
+            fail:403: Stream after 0.4s
+            fail:401: List { limit: Some(500) } after 0.8s
+            list@5: Watch after 0.0s
+            event:5: Watch after 0.0s
+            lost:410: Stream after 0.8s
+            fail:404: Stream after 0.2s
+            fail:404: Stream after 0.4s
+            fail:404: Stream after 0.8s
+            fail:500: Stream after 0.2s
+            stream@6: Watch after 0.0s
+            Streaming
+        "#]],
+    );
+    check(
+        ReflectorConfig::default(),
+        "fail:500 fail:500 fail:500 list@5 event:5 lost:410 list@6 event:600 lost:410",
+        expect![[r#"
+            Stream
+            fail:500: Stream after 0.2s
+            fail:500: Stream after 0.4s
+            fail:500: List { limit: Some(500) } after 0.8s
+            list@5: Watch after 0.0s
+            event:5: Watch after 0.0s
+            lost:410: List { limit: Some(500) } after 0.8s
+            list@6: Watch after 0.0s
+            event:600: Watch after 0.0s
+            lost:410: Stream after 0.2s
+            Streaming
+        "#]],
+    );
+}
+
+#[test]
+fn a_success_starts_the_waits_again() {
+    check(
+        paged(),
+        "fail:500 fail:500 fail:500 fail:403 fail:403 list@5 fail:500 event:1 fail:500",
+        expect![[r#"
+            List { limit: Some(500) }
+            fail:500: List { limit: Some(500) } after 0.2s
+            fail:500: List { limit: Some(500) } after 0.4s
+            fail:500: List { limit: Some(500) } after 0.8s
+            fail:403: List { limit: Some(500) } after 0.2s
+            fail:403: List { limit: Some(500) } after 0.4s
+            list@5: Watch after 0.0s
+            fail:500: Watch after 0.2s
+            event:1: Watch after 0.0s
+            fail:500: Watch after 0.2s
+            Paged("streaming lists are switched off")
+        "#]],
+    );
+}
+
+#[test]
+fn a_check_follows_a_lost_connection_and_not_a_watch_that_ended_on_time() {
+    let now = Instant::now();
+    let mut machine = Machine::new(&paged());
+    let mut end = |on_time, silent, at: Instant| {
+        machine.listed("5".into(), None, now);
+        machine.opened();
+        let ended = Ended { lasted: Duration::from_mins(5), on_time, silent, failure: None };
+        machine.on(&Outcome::Ended(ended), at);
+        machine.reached(|_| Some(3));
+        machine.check_at(at)
+    };
+    assert_eq!(end(true, Duration::from_mins(1), now), None);
+    assert_eq!(end(false, Duration::ZERO, now), Some(now));
+    assert_eq!(end(true, Duration::from_mins(4), now), Some(now), "it was silent");
+    let (reached, _) = machine.check_for(now).unwrap();
+    assert_eq!((reached.version, reached.count), ("5".into(), Some(3)));
+    machine.checked(true);
+    assert_eq!(machine.check_at(now), None);
+}
+
+#[test]
+fn a_second_loss_does_not_change_what_is_checked() {
+    let now = Instant::now();
+    let mut machine = Machine::new(&paged());
+    machine.listed("5".into(), None, now);
+    for version in ["6", "9"] {
+        machine.opened();
+        machine.moved(version.into(), None);
+        let ended = Ended { lasted: Duration::ZERO, on_time: false, silent: Duration::ZERO, failure: None };
+        machine.on(&Outcome::Ended(ended), now);
+        machine.reached(|_| None);
+    }
+    assert_eq!(machine.check_for(now).unwrap().0.version, "6".into());
+    assert!(!machine.trusted(), "until the check has an answer");
+    machine.checked(true);
+    assert!(machine.trusted());
+}
+
+/// Feeds outcomes and returns the steps that follow: `L`, `S` or `W`.
+fn steps(machine: &mut Machine, outcomes: &str) -> String {
+    let mut steps = Vec::new();
+    for word in outcomes.split_whitespace() {
+        play(machine, word, &mut Instant::now(), &mut String::new());
+        steps.push(match machine.step() {
+            Step::List { .. } => "L",
+            Step::Stream => "S",
+            Step::Watch => "W",
+        });
+    }
+    steps.join(" ")
 }

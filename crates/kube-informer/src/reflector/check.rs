@@ -1,0 +1,78 @@
+//! Checks, beside a resumed watch, that the server was not restored from a backup meanwhile.
+
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use tokio::time::{Instant, timeout};
+use tracing::{debug, warn};
+
+use super::Reflector;
+use super::machine::{Machine, Outcome, Reached};
+use crate::object::Entry;
+use crate::source::{CheckRequest, History, SourceError, Witness};
+
+/// After a gap this long the number of objects is compared as well, at the cost of a second request.
+const LONG_GAP: Duration = Duration::from_secs(2);
+
+/// A check under way.
+pub(super) type Check<'a> = BoxFuture<'a, Result<History, SourceError>>;
+
+impl Reflector {
+    /// Notes what the cache has, before a new watch changes it.
+    pub(super) fn note_reached(&self, machine: &mut Machine) {
+        machine.reached(|version| {
+            let state = self.intake.state.load();
+            let caught_up = state.version(&self.scope) == Some(version);
+            (caught_up && state.all_set_aside().next().is_none()).then(|| match self.scope.as_namespace() {
+                None => state.objects.len(),
+                namespace => state.range(namespace).count(),
+            })
+        });
+    }
+
+    pub(super) fn begin_check(&self, machine: &mut Machine) -> Option<Check<'_>> {
+        let now = Instant::now();
+        let (Reached { version, witness, count }, lost_at) = machine.check_for(now)?;
+        let long = now.saturating_duration_since(lost_at) >= LONG_GAP;
+        let request = CheckRequest { version, lost_at, witness, count: count.filter(|_| long) };
+        self.status.update(|status| status.counts.checks += 1);
+        let check = timeout(self.config.request_deadline, self.source.check(request));
+        let late = |_| SourceError::late("the check took too long", "no answer within the deadline");
+        Some(Box::pin(async move { check.await.map_err(late)? }))
+    }
+
+    /// Takes the answer of a check; an outcome means that the watch cannot go on.
+    pub(super) fn end_check(
+        &self,
+        machine: &mut Machine,
+        answer: Result<History, SourceError>,
+    ) -> Option<Outcome> {
+        let why = match answer {
+            Ok(History::Same) => {
+                machine.checked(true);
+                return None;
+            }
+            Ok(History::Unknown) => {
+                machine.checked(false);
+                return None;
+            }
+            Ok(History::Other(why)) => {
+                machine.is_restored();
+                warn!(kind = %self.intake.kind, why, "the server seems to be restored from a backup; listing again");
+                why
+            }
+            Ok(History::Expired) => "the server no longer has the version of the cache",
+            Err(error) => {
+                debug!(error = error.with_cause(), "the check of the version failed; trying again later");
+                machine.check_failed(Instant::now());
+                return None;
+            }
+        };
+        Some(Outcome::Restored(SourceError::transport("the watch cannot be trusted", why)))
+    }
+}
+
+/// The witness that an object is present as it is.
+pub(super) fn witness_of(object: &Entry) -> Witness {
+    Witness { key: object.key().clone(), state: Some((object.uid().clone(), object.version().clone())) }
+}

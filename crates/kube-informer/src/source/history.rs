@@ -1,0 +1,187 @@
+//! Whether the server still has the history that a cache was read from.
+//!
+//! A kube-apiserver whose etcd was restored from a backup accepts a watch from a version that it has not reached yet, and drops
+//! every event up to it: the cluster looks quiet. An exact read at the cache's version tells. The server refuses it as too
+//! large while it has not reached that version again. Afterwards the object that the cache saw change last, and the number
+//! of objects, differ from what the cache has.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube_wire::ResourceVersion;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::SourceError;
+use crate::ObjectKey;
+use crate::object::{Kind, Uid};
+
+/// What is asked of [`ListWatch::check`](super::ListWatch::check).
+#[derive(Debug, Clone)]
+pub struct CheckRequest {
+    /// The version that the cache has reached.
+    pub version: ResourceVersion,
+    /// When the connection was lost. A check that began later answers this one, too.
+    pub lost_at: Instant,
+    /// The object that changed last, as the cache has it at that version.
+    pub witness: Option<Witness>,
+    /// How many objects the cache has at that version, if that should be compared.
+    pub count: Option<usize>,
+}
+
+/// The last change that a cache has seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Witness {
+    /// The object's key.
+    pub key: ObjectKey,
+    /// Its uid and version; `None` if it was deleted.
+    pub state: Option<(Uid, ResourceVersion)>,
+}
+
+/// The answer to a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum History {
+    /// The history is the one that the cache was read from.
+    Same,
+    /// It is another one, such as after a restore from a backup: only a new list helps.
+    Other(&'static str),
+    /// The server no longer has the version. Only a new list helps.
+    Expired,
+    /// The source cannot tell.
+    Unknown,
+}
+
+/// The checks of all sources of one client, so that informers of the same kind share one.
+#[derive(Debug, Clone, Default)]
+pub struct Histories {
+    kinds: Arc<Mutex<Kinds>>,
+}
+
+/// By kind and namespace.
+type Kinds = HashMap<(Kind, Option<String>), Arc<Latest>>;
+
+/// When the latest check began, of which version, and its answer.
+type Latest = tokio::sync::Mutex<Option<(Instant, ResourceVersion, History)>>;
+
+impl Histories {
+    /// Answers a check by one that began after the connection was lost and covers the version; else by `ask`.
+    pub(super) async fn check(
+        &self,
+        of: (Kind, Option<String>),
+        request: &CheckRequest,
+        ask: impl Future<Output = Result<History, SourceError>>,
+    ) -> Result<History, SourceError> {
+        let latest = {
+            let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(kinds.entry(of).or_default())
+        };
+        let mut latest = latest.lock().await;
+        if let Some((began, version, history)) = &*latest
+            && *began >= request.lost_at
+            && (*version >= request.version || matches!(history, History::Other(_)))
+        {
+            return Ok(*history);
+        }
+        let began = Instant::now();
+        let history = ask.await?;
+        if matches!(history, History::Same | History::Other(_)) {
+            *latest = Some((began, request.version.clone(), history));
+        }
+        Ok(history)
+    }
+}
+
+/// A list of metadata, as far as a check reads it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Listed {
+    metadata: ListMetadata,
+    #[serde(default)]
+    items: Option<Vec<Item>>,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMetadata {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    continue_token: String,
+    remaining_item_count: Option<usize>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Item {
+    metadata: ItemMetadata,
+}
+
+#[derive(Debug, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ItemMetadata {
+    uid: String,
+    resource_version: String,
+}
+
+impl Listed {
+    /// Judges an exact list by the version that was asked for; `None` if it is of that version.
+    pub(super) fn misses(&self, version: &ResourceVersion) -> Option<History> {
+        let found = ResourceVersion::from(&*self.metadata.resource_version);
+        if found == *version {
+            return None;
+        }
+        // Some servers answer an exact request with what they have now.
+        let behind = found.as_u64().is_some_and(|found| found > 0) && found < *version;
+        Some(if behind { History::Other("the server is at an older version") } else { History::Unknown })
+    }
+
+    /// How many objects there are, if the page says so.
+    pub(super) fn count(&self) -> Option<usize> {
+        let items = self.items.as_ref().map_or(0, Vec::len);
+        match self.metadata.remaining_item_count {
+            Some(remaining) => Some(items + remaining),
+            None => self.metadata.continue_token.is_empty().then_some(items),
+        }
+    }
+
+    /// Whether the list shows a witness as the cache has it.
+    pub(super) fn shows(&self, witness: &Witness) -> bool {
+        let item = self.items.as_ref().and_then(|items| items.first()).map(|item| &item.metadata);
+        match (item, &witness.state) {
+            (None, None) => true,
+            (Some(item), Some((uid, version))) => {
+                *uid == *item.uid && ResourceVersion::from(&*item.resource_version) == *version
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(text: &str) -> Listed {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_page_counts_what_follows_it_if_the_server_says_so() {
+        let counts = [
+            (r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#, Some(0)),
+            (r#"{"metadata":{"resourceVersion":"7"},"items":null}"#, Some(0)),
+            (r#"{"metadata":{"continue":"x","remainingItemCount":4},"items":[{"metadata":{}}]}"#, Some(5)),
+            (r#"{"metadata":{"continue":"x"},"items":[{"metadata":{}}]}"#, None),
+        ];
+        for (text, count) in counts {
+            assert_eq!(listed(text).count(), count, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_ignores_exact_is_restored_only_if_it_is_behind() {
+        let at = |version: &str| listed(&format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#));
+        let version = ResourceVersion::from("7");
+        assert_eq!(at("7").misses(&version), None);
+        assert_eq!(at("9").misses(&version), Some(History::Unknown));
+        assert_eq!(at("").misses(&version), Some(History::Unknown));
+        assert!(matches!(at("5").misses(&version), Some(History::Other(_))));
+    }
+}

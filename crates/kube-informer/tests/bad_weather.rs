@@ -1,0 +1,503 @@
+//! Servers that refuse watches, are restored, come back, or answer nonsense: the cache converges, or its status says why not.
+
+mod common;
+mod scenario;
+
+use std::time::Duration;
+
+use common::{api, change, content, create, delete};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube_client::api::ListParams;
+use kube_informer::reflector::{Phase, ReflectorConfig};
+use kube_informer::source::{Script, ScriptedSource, SourceError};
+use kube_informer::{InformerOptions, Kind, SharedInformer, SharedInformerFactory};
+use kube_informer_apiserver::faults::{Fault, Faults, Rule};
+use kube_informer_apiserver::{ApiServer, ResourceStats, Verb};
+use scenario::{paged, settle};
+use serde_json::{Value, json};
+
+fn pods() -> Kind {
+    Kind::new("v1", "Pod", "pods", true)
+}
+
+fn lists_of(source: &ScriptedSource) -> usize {
+    source.asked().iter().filter(|line| line.starts_with("list")).count()
+}
+
+fn asked(server: &ApiServer) -> ResourceStats {
+    server.stats().resource("configmaps")
+}
+
+/// A server with faults, and a synced informer of its config maps.
+async fn weather() -> (ApiServer, Faults, SharedInformerFactory, SharedInformer<ConfigMap>) {
+    let faults = Faults::none();
+    let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
+    create(&api(&server), "a", "1").await;
+    let factory = SharedInformerFactory::new(server.client());
+    let informer = factory.informer::<ConfigMap>();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    (server, faults, factory, informer)
+}
+
+/// What the server has, as `name=app` in key order.
+async fn stored(server: &ApiServer) -> String {
+    let all = api(server).list(&ListParams::default()).await.unwrap();
+    let text = |map: &ConfigMap| {
+        let app = map.metadata.labels.as_ref().and_then(|labels| labels.get("app"));
+        format!("{}={}", map.metadata.name.as_deref().unwrap(), app.unwrap())
+    };
+    all.items.iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+/// Cuts the open watches, and refuses new ones and lists until the faults are cleared.
+async fn cut_off(faults: &Faults) {
+    for verb in [Verb::Watch, Verb::List] {
+        faults.inject(Rule::on(Fault::Refuse).verb(verb));
+    }
+    faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch));
+    settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_refused_for_good_leads_to_polling() {
+    for code in [403u16, 405, 500] {
+        let source = ScriptedSource::new();
+        for version in 5..300u64 {
+            source.lists(version, &[("a", version)]);
+        }
+        for _ in 0..2000 {
+            source.on_watch(Script::Fail(SourceError::from_response(code, b"{}", None)));
+        }
+        let informer = SharedInformer::<Value>::over(pods(), source.clone(), paged());
+        informer.start();
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        let (lists, status) = (lists_of(&source), &informer.status()[0]);
+        assert!((100..150).contains(&lists), "{code}: {lists} lists in an hour");
+        assert!(status.polling && status.failing_since.is_some(), "{code}: {status:?}");
+        assert_eq!(status.last_error_code, Some(code));
+        let newest = (4 + lists as u64).into();
+        assert_eq!(informer.snapshot().version(), Some(&newest), "{code}: the store follows the lists");
+        assert!(status.staleness.unwrap() <= Duration::from_secs(45), "{status:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_event_for_good_leads_to_polling() {
+    let source = ScriptedSource::new();
+    for version in 5..300u64 {
+        source.lists(version, &[("a", version)]);
+    }
+    let text =
+        "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":500,\"message\":\"cannot decode\"}}\n";
+    for _ in 0..2000 {
+        source.on_watch(Script::Text(text.into()));
+    }
+    let informer = SharedInformer::<Value>::over(pods(), source.clone(), paged());
+    informer.start();
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert!((100..150).contains(&lists_of(&source)), "{} lists", lists_of(&source));
+    assert!(informer.status()[0].polling);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_never_answers_leads_to_polling() {
+    let source = ScriptedSource::new();
+    for version in 5..300u64 {
+        source.lists(version, &[("a", version)]);
+    }
+    let informer = SharedInformer::<Value>::over(pods(), source.clone(), paged());
+    informer.start();
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert!(lists_of(&source) > 30, "{} lists", lists_of(&source));
+    assert!(informer.status()[0].polling);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_work_again_end_the_polling() {
+    let (server, faults, _factory, informer) = weather().await;
+    faults.inject(Rule::on(Fault::Forbidden).verb(Verb::Watch).times(40));
+    faults.inject(Rule::on(Fault::EndStream).times(1));
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    change(&api(&server), "a", "2").await;
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert!(informer.status()[0].polling, "{:?}", informer.status());
+    assert_eq!(content(&informer), "a=2", "by a list");
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    let status = &informer.status()[0];
+    assert!(!status.polling && status.last_error.is_none() && status.failing_since.is_none(), "{status:?}");
+    assert_eq!((status.phase, status.staleness), (Phase::Watching, Some(Duration::ZERO)));
+    let before = asked(&server).lists;
+    change(&api(&server), "a", "3").await;
+    settle().await;
+    assert_eq!((content(&informer).as_str(), asked(&server).lists), ("a=3", before), "by the watch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restored_cluster_is_found_out_after_a_lost_connection() {
+    let (server, faults, _factory, informer) = weather().await;
+    let backup = server.backup();
+    for number in 0..50 {
+        create(&api(&server), &format!("lost-{number}"), "1").await;
+    }
+    settle().await;
+    assert_eq!(informer.snapshot().len(), 51);
+    cut_off(&faults).await;
+    server.restore(&backup);
+    faults.clear();
+    for number in 0..10 {
+        create(&api(&server), &format!("new-{number}"), "1").await;
+    }
+    tokio::time::sleep(Duration::from_mins(20)).await;
+    assert_eq!(informer.snapshot().len(), 11);
+    change(&api(&server), "a", "2").await;
+    settle().await;
+    assert!(content(&informer).starts_with("a=2 new-0=1 "), "{}", content(&informer));
+    assert_eq!(informer.status()[0].counts.restores, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restore_whose_revisions_overtook_the_cache_is_found_out() {
+    // (what the cache saw and the backup does not have, what was written after the restore)
+    for (lost, written) in
+        [("create", "create"), ("create", "update"), ("delete", "create"), ("update", "update")]
+    {
+        let (server, faults, _factory, informer) = weather().await;
+        create(&api(&server), "b", "1").await;
+        settle().await;
+        let backup = server.backup();
+        for number in 0..5 {
+            match lost {
+                "create" => drop(create(&api(&server), &format!("lost-{number}"), "1").await),
+                "update" => change(&api(&server), "a", &format!("lost-{number}")).await,
+                _ if number == 0 => delete(&api(&server), "b").await,
+                _ => {}
+            }
+        }
+        settle().await;
+        // The connection is away while the server is restored and its revisions pass those of the cache.
+        cut_off(&faults).await;
+        server.restore(&backup);
+        for number in 0..20 {
+            match written {
+                "create" => drop(create(&api(&server), &format!("new-{number}"), "1").await),
+                _ => change(&api(&server), "b", &format!("new-{number}")).await,
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        faults.clear();
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        let wanted = stored(&server).await;
+        assert_eq!(content(&informer), wanted, "{lost} was lost, then {written}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn informers_of_a_kind_share_a_check() {
+    let (server, faults, factory, first) = weather().await;
+    let labelled = InformerOptions::default().labels("app=web");
+    let second = factory.informer_with::<ConfigMap>(labelled).unwrap();
+    let secrets = factory.informer::<Secret>();
+    factory.wait_for_sync().await.unwrap();
+    faults.inject(Rule::on(Fault::CutStream).times(3));
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert_eq!(faults.count(Fault::CutStream), 3);
+    assert_eq!(asked(&server).exact_lists, 1, "for two informers");
+    assert_eq!(server.stats().resource("secrets").exact_lists, 1);
+    drop((first, second, secrets));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_stale_replica_is_not_a_restore() {
+    let out = scenario::printed(
+        paged(),
+        "list@100 a@90 b@95 c@100 · watch *101 · expire · list@90 a@90 · list@90 a@90 · list@102 a@90 b@95 c@102 · store",
+    )
+    .await;
+    assert_eq!(
+        out.lines().skip(3).collect::<Vec<_>>(),
+        ["update c@100→102", "store @102: a@90 b@95 c@102"],
+        "no false tombstones"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_accepts_and_closes_gets_one_request_a_second() {
+    for open_for in [0, 100, 600] {
+        let source = ScriptedSource::new();
+        for version in 5..5000u64 {
+            source.lists(5, &[("a", 5)]);
+            source.on_watch(Script::TextFor(String::new(), Duration::from_millis(open_for)));
+            let _ = version;
+        }
+        let informer = SharedInformer::<Value>::over(pods(), source.clone(), paged());
+        informer.start();
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        let requests = source.asked().len();
+        assert!(requests <= 620, "open for {open_for} ms: {requests} requests in ten minutes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_watches_that_bring_events_are_resumed_at_once() {
+    let source = ScriptedSource::new();
+    source.lists(5, &[("a", 5)]);
+    for version in 6..40 {
+        source.on_watch(Script::Text(ScriptedSource::event("MODIFIED", "a", version)));
+    }
+    let informer = SharedInformer::<Value>::over(pods(), source.clone(), paged());
+    informer.start();
+    let begun = tokio::time::Instant::now();
+    informer.wait_for(|snapshot| snapshot.version() == Some(&12.into())).await;
+    assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
+    informer.wait_for(|snapshot| snapshot.version() == Some(&39.into())).await;
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert_eq!(lists_of(&source), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_away_is_found_again_within_two_seconds() {
+    for away in [5, 20, 60] {
+        let (server, faults, _factory, informer) = weather().await;
+        cut_off(&faults).await;
+        tokio::time::sleep(Duration::from_secs(away)).await;
+        faults.clear();
+        create(&api(&server), "b", "1").await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(content(&informer), "a=1 b=1", "after {away} s");
+        assert_eq!((asked(&server).lists, asked(&server).streaming_lists), (0, 1), "resumed");
+        let watches = informer.status()[0].counts.watches;
+        assert!(watches <= away + 5, "{watches} attempts in {away} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_now_ends_the_wait() {
+    let (server, faults, factory, informer) = weather().await;
+    cut_off(&faults).await;
+    tokio::time::sleep(Duration::from_mins(30)).await;
+    faults.clear();
+    create(&api(&server), "b", "1").await;
+    factory.retry_now();
+    settle().await;
+    assert_eq!(content(&informer), "a=1 b=1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_waits_start_again_after_a_healthy_day() {
+    let source = ScriptedSource::new();
+    for _ in 0..8 {
+        source.on_list(Script::Fail(SourceError::from_response(500, b"{}", None)));
+    }
+    source.lists(5, &[("a", 5)]);
+    source.on_watch(Script::TextFor(String::new(), Duration::from_hours(24)));
+    source.on_watch(Script::Fail(SourceError::from_response(500, b"{}", None)));
+    let _open = source.live_watch();
+    let config = ReflectorConfig { watch_timeout: Duration::from_hours(48), ..scenario::streamed_config() };
+    let config = ReflectorConfig { streaming_lists: false, ..config };
+    let options = InformerOptions::default().reflector(config);
+    let informer = SharedInformer::<Value>::over(pods(), source.clone(), options);
+    informer.start();
+    informer.wait_for_sync().await.unwrap();
+    tokio::time::sleep(Duration::from_hours(24) + Duration::from_secs(1)).await;
+    assert_eq!(source.asked().len(), 9 + 3, "the third watch followed the second within a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_without_versions_is_cached_by_key() {
+    let kind = Kind::new("metrics.k8s.io/v1beta1", "PodMetrics", "pods", true);
+    for version in [None, Some("7")] {
+        let source = ScriptedSource::new();
+        for usage in 0..100 {
+            let metadata = version.map_or(json!({}), |version| json!({"resourceVersion": version}));
+            let list = json!({"metadata": metadata, "items": [
+                {"metadata": {"name": "a", "namespace": "x"}, "usage": usage},
+                {"metadata": {"name": "b", "namespace": "x"}, "usage": 1},
+            ]});
+            source.on_list(Script::Text(list.to_string()));
+            source.on_watch(Script::Fail(SourceError::from_response(405, b"{}", None)));
+        }
+        let informer = SharedInformer::<Value>::over(kind.clone(), source.clone(), paged());
+        let changes = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let noted = changes.clone();
+        let handler = informer.add_handler(move |event: kube_informer::Event<Value>| {
+            noted.lock().unwrap().push(event.object().name().to_owned());
+            async {}
+        });
+        informer.start();
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        assert!(informer.has_synced(), "{version:?}");
+        assert_eq!(informer.snapshot().len(), 2);
+        let lists = lists_of(&source);
+        let newest = informer.lister().namespace("x").get("a").unwrap();
+        assert_eq!(newest.get().unwrap()["usage"], lists - 1, "{version:?}");
+        let told = changes.lock().unwrap().clone();
+        assert_eq!(
+            told.iter().filter(|name| *name == "b").count(),
+            1,
+            "what did not change is not told again"
+        );
+        assert_eq!(told.iter().filter(|name| *name == "a").count(), lists);
+        drop(handler);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_of_another_form_are_accepted_after_a_few_refusals() {
+    for (list, event) in [("eyJycyI6e319", "12"), ("7", "abc-12")] {
+        let source = ScriptedSource::new();
+        let thing =
+            |version: &str| json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": version}});
+        for _ in 0..20 {
+            source.on_list(Script::Text(
+                json!({"metadata": {"resourceVersion": list}, "items": [thing(list)]}).to_string(),
+            ));
+            let event = json!({"type": "MODIFIED", "object": thing(event)});
+            source.on_watch(Script::TextThenSilence(format!("{event}\n")));
+        }
+        let informer = SharedInformer::<Value>::over(pods(), source.clone(), paged());
+        informer.start();
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        let snapshot = informer.snapshot();
+        assert_eq!(snapshot.get("a").unwrap().version().to_string(), event, "after {list}");
+        assert!(source.asked().len() <= 10, "{:?}", source.asked());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn verifying_every_zero_seconds_is_switched_off() {
+    let (server, _, _factory, _first) = weather().await;
+    let factory = SharedInformerFactory::with_defaults(
+        server.client(),
+        InformerOptions::default().verify_every(Duration::ZERO),
+    );
+    let before = asked(&server);
+    let informer = factory.informer::<ConfigMap>();
+    factory.start();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let after = asked(&server);
+    assert_eq!((after.lists - before.lists, after.streaming_lists - before.streaming_lists), (0, 1));
+    drop(informer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_says_since_when_the_copy_is_stale() {
+    let (_server, faults, factory, informer) = weather().await;
+    let limit = Duration::from_secs(30);
+    assert!(factory.health(limit).is_ok());
+    cut_off(&faults).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(informer.health(limit).is_ok(), "not for long");
+    let status = &informer.status()[0];
+    assert_ne!(status.phase, Phase::Watching);
+    assert!(
+        status.failing_since.is_some() && status.staleness.unwrap() >= Duration::from_secs(19),
+        "{status:?}"
+    );
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let why = factory.health(limit).unwrap_err()[0].to_string();
+    assert!(why.starts_with("v1 ConfigMap is stale: all namespaces is stale for 4"), "{why}");
+    assert!(why.contains("cannot be reached"), "{why}");
+    faults.clear();
+    tokio::time::sleep(Duration::from_mins(6)).await;
+    assert!(factory.health(limit).is_ok(), "{:?}", informer.status());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_watching_only_once_it_is_open() {
+    let source = ScriptedSource::new();
+    source.lists(5, &[("a", 5)]);
+    let informer = SharedInformer::<Value>::over(pods(), source.clone(), paged());
+    informer.start();
+    settle().await;
+    assert_eq!(informer.status()[0].phase, Phase::Connecting);
+    let _open = source.live_watch();
+    settle().await;
+    assert_eq!(informer.status()[0].phase, Phase::Watching);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silence_limit_ends_a_half_open_watch() {
+    let source = ScriptedSource::new();
+    source.lists(5, &[("a", 5)]);
+    let config =
+        ReflectorConfig { silence_limit: Some(Duration::from_secs(40)), ..scenario::streamed_config() };
+    let config = ReflectorConfig { streaming_lists: false, ..config };
+    let half_open = source.live_watch();
+    let next = source.live_watch();
+    let options = InformerOptions::default().reflector(config);
+    let informer = SharedInformer::<Value>::over(pods(), source.clone(), options);
+    informer.start();
+    tokio::time::sleep(Duration::from_secs(41)).await;
+    next.send(ScriptedSource::event("MODIFIED", "a", 6)).unwrap();
+    settle().await;
+    assert_eq!(informer.snapshot().version(), Some(&6.into()));
+    drop(half_open);
+}
+
+/// Keeps the lines of the log at `info` and above.
+#[derive(Clone, Default)]
+struct Lines(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::INFO && metadata.target().starts_with("kube_informer::")
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Message(String);
+        impl tracing::field::Visit for Message {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                if field.name() == "message" {
+                    self.0 = format!("{value:?}");
+                }
+            }
+        }
+        let mut message = Message(event.metadata().level().to_string());
+        event.record(&mut message);
+        self.0.lock().unwrap().push(format!("{} {}", event.metadata().level(), message.0));
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_logged_at_growing_intervals_and_so_is_recovery() {
+    let lines = Lines::default();
+    let _guard = tracing::subscriber::set_default(lines.clone());
+    for (fault, said) in [
+        (Fault::Unauthorized, "HTTP 401"),
+        (Fault::Forbidden, "HTTP 403"),
+        (Fault::Refuse, "cannot be reached"),
+        (Fault::Gone, "HTTP 410"),
+    ] {
+        lines.0.lock().unwrap().clear();
+        let (_server, faults, _factory, _informer) = weather().await;
+        for verb in [Verb::Watch, Verb::List] {
+            faults.inject(Rule::on(fault).verb(verb));
+        }
+        faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch).times(1));
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        faults.clear();
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        let lines = lines.0.lock().unwrap().clone();
+        let (recovered, failed) = lines.split_last().unwrap();
+        assert!(recovered.starts_with("INFO ") && recovered.contains("works again"), "{fault:?}: {lines:#?}");
+        let about: Vec<&String> = failed.iter().filter(|line| line.contains(said)).collect();
+        assert!((3..=10).contains(&about.len()), "{fault:?}: {lines:#?}");
+        assert!(
+            about.iter().all(|line| line.starts_with("WARN ") && line.contains("; retrying in ")),
+            "{lines:#?}"
+        );
+    }
+}
