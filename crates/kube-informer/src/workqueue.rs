@@ -20,11 +20,12 @@
 //! ```
 //!
 //! The files, in reading order: `state` (what each call does), `entries` (keys), `ready` (order and priorities),
-//! `delay` (deadlines), `rate_limit` (delays after failures), `reason` (why a key runs), `item` (a key in work), `stats`,
+//! `delay` (deadlines), `failing` and `rate_limit` (delays after failures), `reason` (why a key runs), `item` (a key in work), `stats`,
 //! `interleave` (what tests of threads hold on to).
 
 mod delay;
 mod entries;
+mod failing;
 mod interleave;
 mod item;
 mod rate_limit;

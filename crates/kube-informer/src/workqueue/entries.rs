@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use hashbrown::hash_table::Entry as Spot;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use super::failing::Failing;
 use super::reason::Reasons;
 use crate::intake::panic_text;
 
@@ -67,20 +68,6 @@ pub(super) enum Phase {
     Running,
     /// Is being worked on and has to run again.
     Dirty,
-}
-
-/// How a key has failed since it last succeeded, and when it may be tried again.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Failing {
-    /// All failed runs.
-    pub(super) times: u32,
-    /// Those of them that decide the delay: runs that were due.
-    pub(super) retries: u32,
-    /// The others: runs that an add set off before the retry was due.
-    pub(super) early: u32,
-    pub(super) retry_at: u64,
-    /// An add makes the key run no earlier than this.
-    pub(super) not_before: u64,
 }
 
 /// Below this many slots, memory is kept when the queue runs empty; above it, given back.

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::delay::Delays;
 use super::entries::{Entries, KeyHash, Phase};
+use super::failing::nanos;
 use super::rate_limit::RateLimit;
 use super::ready::{Links, List, Ready};
 use super::reason::{Cause, Reasons};
@@ -128,12 +129,6 @@ pub(super) enum Failure {
     Panicked,
 }
 
-/// The first early run of a failing key starts at once, each further one waits twice as long after the last failure.
-const FIRST_PACE: Duration = Duration::from_millis(5);
-
-/// No change of a failing key waits longer than this.
-const LONGEST_PACE: Duration = Duration::from_secs(1);
-
 impl<T: Eq + Hash + Clone> State<T> {
     pub(super) fn new(config: WorkQueueConfig, epoch: Instant) -> Self {
         Self {
@@ -172,7 +167,7 @@ impl<T: Eq + Hash + Clone> State<T> {
             self.because(slot, cause, at);
         }
         // While in work, the pace is that of a failure which may never come; see `finish`.
-        let pace = self.paced(slot, now).filter(|_| self.entries.get(slot).phase == Phase::Waiting);
+        let pace = self.pace(slot, now).filter(|_| self.entries.get(slot).phase == Phase::Waiting);
         self.schedule(slot, pace.map_or(add.after, |pace| add.after.max(pace)), now);
         not_kept
     }
@@ -194,7 +189,7 @@ impl<T: Eq + Hash + Clone> State<T> {
         entry.started_at = now;
         let key = catch_unwind(AssertUnwindSafe(|| entry.key.clone()));
         let priority = std::mem::replace(&mut entry.priority, i8::MIN);
-        let failures = entry.failing.as_ref().map_or(0, |failing| failing.times);
+        let failures = entry.failing.as_ref().map_or(0, |failing| failing.times());
         let reasons = entry.reasons.take();
         self.running.list.push(&mut self.links, slot);
         self.running.len += 1;
@@ -236,7 +231,8 @@ impl<T: Eq + Hash + Clone> State<T> {
                 self.counters.retries += 1;
                 self.counters.dropped += u64::from(failure == Failure::Dropped);
                 self.counters.panics += u64::from(failure == Failure::Panicked);
-                delay = self.backoff(slot, now, at);
+                let failing = entry.failing.get_or_insert_default();
+                delay = failing.fail(&mut self.retry, now, at);
                 self.run_again(slot, priority, reasons, delay, now);
             }
         }
@@ -244,7 +240,7 @@ impl<T: Eq + Hash + Clone> State<T> {
         match self.entries.get(slot).phase {
             Phase::Dirty => {
                 self.dirty_len -= 1;
-                match self.paced(slot, now).filter(|_| !self.closed) {
+                match self.pace(slot, now).filter(|_| !self.closed) {
                     None => self.stand_in_line(slot),
                     Some(wait) => {
                         self.entries.get_mut(slot).phase = Phase::Waiting;
@@ -262,7 +258,7 @@ impl<T: Eq + Hash + Clone> State<T> {
     /// Forgets the failures of a key in work.
     pub(super) fn forget(&mut self, slot: u32, at: Instant) {
         let now = self.nanos_at(at);
-        if self.entries.get_mut(slot).failing.take().is_some_and(|failing| now < failing.retry_at) {
+        if self.entries.get_mut(slot).failing.take().is_some_and(|failing| failing.is_waiting(now)) {
             // The retry never ran, so another key may have its place.
             self.retry.give_back();
         }
@@ -271,7 +267,7 @@ impl<T: Eq + Hash + Clone> State<T> {
     /// How many runs of a key failed in a row.
     pub(super) fn failures(&self, hash: KeyHash, key: &T) -> u32 {
         let failing = self.entries.find(hash, key).and_then(|slot| self.entries.get(slot).failing.as_ref());
-        failing.map_or(0, |failing| failing.times)
+        failing.map_or(0, |failing| failing.times())
     }
 
     pub(super) fn set_retry(&mut self, retry: RateLimit) {
@@ -506,31 +502,9 @@ impl<T: Eq + Hash + Clone> State<T> {
         }
     }
 
-    /// Counts a failure and says how long to wait. A run that an add set off before the last delay was over goes back to
-    /// what remains of that delay, so busy neighbours do not make a key slower. But such runs pace the adds: otherwise a
-    /// worker that writes its failure into the object it watches would run without pause.
-    fn backoff(&mut self, slot: u32, now: u64, at: Instant) -> Duration {
-        let failing = self.entries.get_mut(slot).failing.get_or_insert_default();
-        failing.times = failing.times.saturating_add(1);
-        if failing.retry_at <= now {
-            failing.retry_at = now.saturating_add(nanos(self.retry.next(failing.retries, at)));
-            failing.retries = failing.retries.saturating_add(1);
-        } else {
-            failing.early = failing.early.saturating_add(1);
-        }
-        let pace = match failing.early {
-            0 => Duration::ZERO,
-            early => FIRST_PACE.saturating_mul(1 << (early - 1).min(16)).min(LONGEST_PACE),
-        };
-        failing.not_before = now.saturating_add(nanos(pace));
-        Duration::from_nanos(failing.retry_at - now)
-    }
-
     /// How long an add of a key has to wait because of earlier failures, if at all.
-    fn paced(&self, slot: u32, now: u64) -> Option<Duration> {
-        let failing = self.entries.get(slot).failing.as_ref()?;
-        let earliest = failing.not_before.min(failing.retry_at);
-        (now < earliest).then(|| Duration::from_nanos(earliest - now))
+    fn pace(&self, slot: u32, now: u64) -> Option<Duration> {
+        self.entries.get(slot).failing.as_ref()?.pace(now)
     }
 
     fn remove(&mut self, slot: u32) {
@@ -564,8 +538,4 @@ impl<T: Eq + Hash + Clone> State<T> {
             self.wake.idle = true;
         }
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
