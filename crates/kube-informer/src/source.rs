@@ -3,6 +3,8 @@
 //! Feeds the [`reflector`](crate::reflector). [`KubeSource`] is a cluster, [`ScriptedSource`] a test, and anything else that
 //! implements [`ListWatch`] will do.
 
+mod client;
+mod connections;
 mod error;
 mod history;
 mod kube;
@@ -18,9 +20,10 @@ use kube_wire::ResourceVersion;
 
 use crate::object::Wire;
 
+pub use client::{client_for_informers, client_over};
 pub use error::SourceError;
 pub use history::{CheckRequest, Histories, History, Witness};
-pub use kube::{KubeSource, client_for_informers};
+pub use kube::KubeSource;
 pub use scripted::{Script, ScriptedSource};
 
 /// A source of one kind: one page of a list, one watch.

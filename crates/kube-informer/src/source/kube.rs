@@ -99,7 +99,7 @@ impl KubeSource {
     }
 
     /// Asks for compressed answers: fewer bytes for more CPU on both sides. It pays on slow links only. The client must not
-    /// unpack them itself: see [`client_for_informers`].
+    /// unpack them itself: see [`client_for_informers`](super::client_for_informers).
     pub fn gzip(mut self) -> Self {
         self.gzip = true;
         self
@@ -317,19 +317,6 @@ impl std::fmt::Debug for KubeSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "KubeSource({})", self.kind.path(self.namespace.as_deref()))
     }
-}
-
-/// A client without two layers that get in an informer's way.
-///
-/// By default `kube_client` retries 429, 503 and 504 by itself, up to 15 times, so that an informer learns of trouble late
-/// and cannot obey Retry-After; and where its `gzip` feature is on, it reads only the first gzip member of a stream.
-///
-/// # Errors
-/// As `Client::try_from`.
-pub fn client_for_informers(mut config: kube_client::Config) -> Result<Client, kube_client::Error> {
-    config.default_retry = false;
-    config.disable_compression = true;
-    Client::try_from(config)
 }
 
 fn unpack(
