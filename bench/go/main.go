@@ -16,7 +16,7 @@ import (
 	"kube-informer.bench/serve"
 )
 
-const usage = "usage: bench-go fill|change|touch|sample|replay|stream | sync|watch|queue|readers|reads|restart [flags]"
+const usage = "usage: bench-go fill|change|touch|mark|sample|replay|stream | sync|watch|queue|readers|reads|restart|recover [flags]"
 
 func main() {
 	if len(os.Args) < 2 {
@@ -80,6 +80,8 @@ func run(command string, arguments []string) error {
 		return fill.Change(ctx, config, *seed, *pods, *rate, *events, file)
 	case "touch":
 		return fill.Touch(ctx, config, *round)
+	case "mark":
+		return fill.Mark(ctx, config)
 	case "sample":
 		file, err := os.Create(*times)
 		if err != nil {
@@ -97,6 +99,8 @@ func run(command string, arguments []string) error {
 		return informer.Reads(ctx, config)
 	case "restart":
 		return informer.Restart(ctx, config, *round)
+	case "recover":
+		return informer.Recover(ctx, config)
 	default:
 		return fmt.Errorf("unknown command %s; %s", command, usage)
 	}

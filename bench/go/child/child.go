@@ -21,6 +21,15 @@ func Say(format string, values ...any) {
 	}
 }
 
+// Hear waits for a line of the runner. It ends the process if the runner is gone.
+func Hear() string {
+	line, err := input.ReadString('\n')
+	if err != nil {
+		os.Exit(0)
+	}
+	return line
+}
+
 // EndWithRunner ends this process soon after the runner's end, whatever it is doing then. A runner that is killed cannot see to that itself.
 func EndWithRunner() {
 	runner := os.Getppid()

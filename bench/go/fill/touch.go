@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +18,11 @@ import (
 // Touched is the label that says which round last touched an object.
 const Touched = "bench.example.com/touched"
 
-// Kinds are the twenty that are followed while a server is restarted: group, version, resource and kind, and what an object needs.
-var Kinds = []struct{ Group, Version, Resource, Kind, Needs string }{
+// Kind is one that is followed: group, version, resource and kind, and what an object needs.
+type Kind struct{ Group, Version, Resource, Kind, Needs string }
+
+// Kinds are the twenty that are followed while a server is restarted.
+var Kinds = []Kind{
 	{"", "v1", "pods", "Pod", `{"spec":` + podSpec + `}`},
 	{"", "v1", "services", "Service", `{"spec":{"ports":[{"port":80}]}}`},
 	{"", "v1", "configmaps", "ConfigMap", `{}`},
@@ -56,23 +58,20 @@ func Touch(ctx context.Context, config *rest.Config, round string) error {
 		return err
 	}
 	for _, kind := range Kinds {
-		resource := schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: kind.Resource}
-		var objects dynamic.ResourceInterface = client.Resource(resource).Namespace("default")
-		if kind.Resource == "nodes" || kind.Resource == "namespaces" {
-			objects = client.Resource(resource)
-		}
-		for tries := 0; ; tries++ {
-			err := touch(ctx, objects, strings.TrimPrefix(kind.Group+"/"+kind.Version, "/"), kind.Kind, kind.Needs, round)
-			if err == nil {
-				break
-			}
-			if tries == 100 {
-				return fmt.Errorf("%s: %w", kind.Resource, err)
-			}
-			time.Sleep(50 * time.Millisecond)
+		if err := retry(func() error { return touchKind(ctx, client, kind, round) }); err != nil {
+			return fmt.Errorf("%s: %w", kind.Resource, err)
 		}
 	}
 	return nil
+}
+
+func touchKind(ctx context.Context, client dynamic.Interface, kind Kind, round string) error {
+	resource := schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: kind.Resource}
+	var objects dynamic.ResourceInterface = client.Resource(resource).Namespace("default")
+	if kind.Resource == "nodes" || kind.Resource == "namespaces" {
+		objects = client.Resource(resource)
+	}
+	return touch(ctx, objects, strings.TrimPrefix(kind.Group+"/"+kind.Version, "/"), kind.Kind, kind.Needs, round)
 }
 
 func touch(ctx context.Context, objects dynamic.ResourceInterface, apiVersion, kind, needs, round string) error {

@@ -4,6 +4,7 @@ mod options;
 mod queue;
 mod readers;
 mod reads;
+mod recover;
 mod restart;
 mod sync;
 mod watch;
@@ -18,8 +19,11 @@ fn main() -> anyhow::Result<()> {
         }
         Some("readers") => readers::run(),
         Some("reads") => reads::run(),
+        Some("recover") => recover::run(),
         Some("restart") => restart::run(),
         Some("watch") => watch::run(),
-        other => anyhow::bail!("usage: bench-ours sync|queue|readers|reads|restart|watch, not {other:?}"),
+        other => {
+            anyhow::bail!("usage: bench-ours sync|queue|readers|reads|recover|restart|watch, not {other:?}")
+        }
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod million;
 pub(crate) mod queue;
 pub(crate) mod readers;
 pub(crate) mod reads;
+pub(crate) mod recover;
 pub(crate) mod restart;
 pub(crate) mod sync;
 pub(crate) mod watch;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-use crate::process::cpu_s;
+use crate::process::{cpu_s, status_mb};
 use crate::settings::Settings;
 
 /// Goes up by one when generated objects change, so that servers are filled anew.
@@ -51,6 +51,12 @@ impl ControlPlane {
         Ok(plane)
     }
 
+    /// A server without objects of ours, with further flags for kube-apiserver.
+    pub(crate) fn empty(settings: &Settings, flags: &[String]) -> anyhow::Result<Self> {
+        let options = flags.iter().flat_map(|flag| ["--apiserver-flag", flag].map(OsStr::new));
+        Self::up(settings, &options.collect::<Vec<_>>())
+    }
+
     fn up(settings: &Settings, options: &[&OsStr]) -> anyhow::Result<Self> {
         let script = settings.root.join("testing/control-plane/control-plane");
         let name = settings.instance.clone();
@@ -82,8 +88,27 @@ impl ControlPlane {
 
     /// The processor time that kube-apiserver has taken.
     pub(crate) fn cpu_s(&self) -> anyhow::Result<f64> {
+        cpu_s(self.pid()?)
+    }
+
+    /// The resident memory of kube-apiserver.
+    pub(crate) fn rss_mb(&self) -> anyhow::Result<f64> {
+        status_mb(self.pid()?, "VmRSS:")
+    }
+
+    fn pid(&self) -> anyhow::Result<u32> {
         let text = fs::read_to_string(self.kubeconfig.with_file_name("apiserver.pid"))?;
-        cpu_s(text.split_whitespace().next().context("an empty pid file")?.parse()?)
+        Ok(text.split_whitespace().next().context("an empty pid file")?.parse()?)
+    }
+
+    /// Copies what etcd stores; both servers are stopped meanwhile.
+    pub(crate) fn backup(&self, to: &Path) -> anyhow::Result<()> {
+        self.command_with("backup", &["--data".as_ref(), to.as_os_str()])
+    }
+
+    /// Puts etcd back to a backup.
+    pub(crate) fn restore(&self, from: &Path) -> anyhow::Result<()> {
+        self.command_with("restore", &["--copy-of".as_ref(), from.as_os_str()])
     }
 
     /// Reads a whole list of pods to nowhere, by `curl`: seconds, processor seconds, megabytes.
@@ -111,9 +136,14 @@ impl ControlPlane {
         Ok((wall, cpu, size.trim().parse::<f64>()? / 1e6))
     }
 
-    fn command(&self, command: &str) -> anyhow::Result<()> {
+    pub(crate) fn command(&self, command: &str) -> anyhow::Result<()> {
+        self.command_with(command, &[])
+    }
+
+    fn command_with(&self, command: &str, options: &[&OsStr]) -> anyhow::Result<()> {
         let status = Command::new(&self.script)
             .args([command, "--name", &self.name])
+            .args(options)
             .stdout(Stdio::null())
             .status()?;
         if !status.success() {

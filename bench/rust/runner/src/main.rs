@@ -7,6 +7,7 @@ mod link;
 mod notes;
 mod process;
 mod settings;
+mod switch;
 mod variety;
 
 use figures::Earlier;
@@ -14,7 +15,10 @@ use settings::Settings;
 
 fn main() -> anyhow::Result<()> {
     let settings = Settings::from_arguments()?;
-    let all = ["queue", "readers", "sync", "memory", "reads", "watch", "restart", "gzip", "worst", "million"];
+    let all = [
+        "queue", "readers", "sync", "memory", "reads", "watch", "restart", "recover", "gzip", "worst",
+        "million",
+    ];
     let chosen = if settings.case == "all" { all.to_vec() } else { vec![settings.case.as_str()] };
     let mut earlier = Earlier::of(&settings)?;
     for case in chosen {
@@ -26,6 +30,7 @@ fn main() -> anyhow::Result<()> {
             "million" => cases::million::run(&settings, &earlier)?,
             "reads" => cases::reads::run(&settings)?,
             "restart" => cases::restart::run(&settings)?,
+            "recover" => cases::recover::run(&settings)?,
             "gzip" => cases::gzip::run(&settings)?,
             "worst" => cases::worst::run(&settings)?,
             "watch" => cases::watch::run(&settings)?,

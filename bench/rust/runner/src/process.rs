@@ -65,6 +65,11 @@ impl Process {
         Ok(now)
     }
 
+    /// Sends a line.
+    pub(crate) fn tell(&mut self, line: &str) -> anyhow::Result<()> {
+        Ok(writeln!(self.child.stdin.as_mut().context("a pipe")?, "{line}")?)
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -140,7 +145,7 @@ fn has_ended(pid: u32) -> anyhow::Result<bool> {
     Ok(rest.starts_with('Z'))
 }
 
-fn status_mb(pid: u32, field: &str) -> anyhow::Result<f64> {
+pub(crate) fn status_mb(pid: u32, field: &str) -> anyhow::Result<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
     let line = text.lines().find_map(|line| line.strip_prefix(field)).context("no such field")?;
     let kib: f64 = line.trim().trim_end_matches("kB").trim().parse()?;

@@ -59,7 +59,7 @@ impl Settings {
         }
         if settings.case.is_empty() {
             bail!(
-                "which case? sync, queue, readers, memory, reads, watch, restart, gzip, worst, million or all"
+                "which case? sync, queue, readers, memory, reads, watch, restart, recover, gzip, worst, million or all"
             );
         }
         if settings.pods == 0 {
