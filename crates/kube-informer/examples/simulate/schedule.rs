@@ -11,6 +11,9 @@ const NAMES: u64 = 7;
 /// How many objects there can be.
 pub const OBJECTS: u64 = NAMESPACES.len() as u64 * NAMES;
 
+/// An outage as long as this is lived through.
+pub const LONG: Duration = Duration::from_mins(5);
+
 /// Everything that happens in one run.
 #[derive(Clone)]
 pub struct Schedule {
@@ -89,13 +92,18 @@ pub enum Action {
         web: bool,
     },
     Fault(Rule),
-    /// Every request meets this, for so long.
-    Outage(Fault, Duration),
+    /// A fault without exception, for a time.
+    Outage(Rule, Duration),
     ClearFaults,
     Restart,
     Compact,
     Backup,
-    Restore,
+    /// Brings the backup back, while the server cannot be reached. Writes after it let revisions overtake those that informers
+    /// have seen.
+    Restore {
+        writes: u64,
+        away: Duration,
+    },
     AddHandler {
         informer: usize,
         plan: HandlerPlan,
@@ -153,6 +161,12 @@ impl Schedule {
         for _ in 0..random.usize(2..5) {
             steps.push(Step { wait: Duration::ZERO, action: add_handler(&mut random) });
         }
+        // Permissions that come late, or another outage from the start.
+        if random.u8(..6) == 0 {
+            let late = Rule::on(if random.bool() { Fault::Forbidden } else { Fault::Unauthorized });
+            let action = Action::Outage(late, outage_time(&mut random));
+            steps.push(Step { wait: Duration::ZERO, action });
+        }
         // Faults of the first list are there before it.
         for _ in 0..random.usize(0..5) {
             steps.push(Step { wait: Duration::ZERO, action: fault(&mut random, healing) });
@@ -160,6 +174,7 @@ impl Schedule {
         for informer in 0..4 {
             steps.push(Step { wait: Duration::ZERO, action: Action::Start { informer } });
         }
+        let first_steps = steps.len();
         for _ in 0..random.usize(20..70) {
             let wait = match random.u8(..10) {
                 0..=3 => Duration::ZERO,
@@ -167,7 +182,20 @@ impl Schedule {
                 8 => Duration::from_secs(random.u64(2..20)),
                 _ => Duration::from_secs(random.u64(20..150)),
             };
-            steps.push(Step { wait, action: action(&mut random, healing) });
+            let action = action(&mut random, healing);
+            // A long outage is lived through.
+            let lasts = if let Action::Outage(_, time) = &action { *time } else { Duration::ZERO };
+            steps.push(Step { wait, action });
+            if lasts >= LONG {
+                steps.push(Step { wait: lasts.mul_f64(random.f64()), action: Action::Nothing });
+            }
+        }
+        if random.u8(..8) == 0 {
+            let restored = random.usize(first_steps..=steps.len());
+            let backed_up = random.usize(first_steps..=restored);
+            let wait = Duration::from_millis(random.u64(..60_000));
+            steps.insert(restored, Step { wait, action: restore(&mut random) });
+            steps.insert(backed_up, Step { wait: Duration::ZERO, action: Action::Backup });
         }
         Self { seed, healing, gzip: random.u8(..4) == 0, informers, steps }
     }
@@ -175,7 +203,7 @@ impl Schedule {
     /// A restore makes versions go backwards: then what depends on their order does not hold.
     pub fn restores(&self) -> bool {
         let restores = |step: &Step| match &step.action {
-            Action::Restore => true,
+            Action::Restore { .. } => true,
             Action::Fault(rule) => matches!(rule.fault(), Fault::Restore { .. }),
             _ => false,
         };
@@ -211,11 +239,11 @@ fn action(random: &mut fastrand::Rng, healing: bool) -> Action {
         44..=49 => Action::Recreate { object, web },
         50..=69 => fault(random, healing),
         70 => Action::ClearFaults,
-        98 => outage(random),
+        98 | 99 => outage(random),
         71 => Action::Restart,
         72 => Action::Compact,
         73 => Action::Backup,
-        74 if healing => Action::Restore,
+        74 if healing => restore(random),
         74..=79 => add_handler(random),
         80..=82 => Action::RemoveHandler { handler: number, close: random.bool() },
         83 => Action::ReleaseHandlers,
@@ -249,16 +277,49 @@ fn add_handler(random: &mut fastrand::Rng) -> Action {
     Action::AddHandler { informer: random.usize(..64), plan }
 }
 
+fn restore(random: &mut fastrand::Rng) -> Action {
+    let writes = if random.bool() { 0 } else { random.u64(1..40) };
+    Action::Restore { writes, away: Duration::from_millis(random.u64(3_000..30_000)) }
+}
+
+/// Something that goes on for a while: of all requests, or of watches while lists work.
 fn outage(random: &mut fastrand::Rng) -> Action {
-    const KINDS: [Fault; 6] = [
+    const ALL: [Fault; 9] = [
         Fault::Refuse,
         Fault::Cut,
+        Fault::Stall,
+        Fault::Forbidden,
+        Fault::InternalError,
         Fault::Unavailable,
         Fault::TooManyRequests { retry_after: None },
         Fault::EndStream,
         Fault::CutStream,
     ];
-    Action::Outage(KINDS[random.usize(..KINDS.len())], Duration::from_secs(random.u64(10..120)))
+    const WATCHES: [Fault; 7] = [
+        Fault::Forbidden,
+        Fault::MethodNotAllowed,
+        Fault::InternalError,
+        Fault::Stall,
+        Fault::ErrorEvent,
+        Fault::EndStream,
+        Fault::CutStream,
+    ];
+    let rule = match random.u8(..7) {
+        0..=2 => Rule::on(ALL[random.usize(..ALL.len())]),
+        3 => Rule::on(Fault::StaleReplica { behind: random.u64(1..10) }),
+        _ => {
+            let rule = Rule::on(WATCHES[random.usize(..WATCHES.len())]).verb(Verb::Watch);
+            // Accepted, and closed after some milliseconds.
+            let after = if random.bool() { random.u64(1..1_200) } else { 0 };
+            if is_in_answer(&rule.fault()) { rule.after(Duration::from_millis(after)) } else { rule }
+        }
+    };
+    Action::Outage(rule, outage_time(random))
+}
+
+fn outage_time(random: &mut fastrand::Rng) -> Duration {
+    let longest = if random.u8(..6) == 0 { 2 * 3600 } else { 120 };
+    Duration::from_secs(random.u64(10..longest))
 }
 
 fn fault(random: &mut fastrand::Rng, healing: bool) -> Action {

@@ -110,11 +110,16 @@ impl Truth {
         self.backup = Some(self.server.backup());
     }
 
-    /// Brings the last backup back; versions go back with it.
-    pub async fn restore(&mut self) {
-        if let Some(backup) = &self.backup {
-            self.server.restore(backup);
-            self.read_back().await;
+    /// Brings the last backup back, and versions go back with it; then writes.
+    pub async fn restore(&mut self, writes: u64) {
+        let Some(backup) = &self.backup else { return };
+        self.server.restore(backup);
+        self.read_back().await;
+        for write in 0..writes {
+            let (object, web) = (write * 5 % OBJECTS, write % 2 == 0);
+            if !self.update(object, web).await {
+                self.create(object, web).await;
+            }
         }
     }
 
