@@ -165,9 +165,16 @@ impl<K> HandlerOptions<K> {
 
     /// Hears only of objects that pass. An update that enters the choice is an add, one that leaves it a delete.
     ///
-    /// Must give the same answer for the same object, whenever it is asked.
-    pub fn filter(mut self, passes: impl Fn(&Object<K>) -> bool + Send + Sync + 'static) -> Self {
-        self.filter = Some(Arc::new(passes));
+    /// Must give the same answer for the same object, whenever it is asked. Called several times, an object must pass
+    /// every filter.
+    pub fn filter(mut self, passes: impl Fn(&Object<K>) -> bool + Send + Sync + 'static) -> Self
+    where
+        K: 'static,
+    {
+        self.filter = Some(match self.filter.take() {
+            Some(first) => Arc::new(move |object| first(object) && passes(object)),
+            None => Arc::new(passes),
+        });
         self
     }
 }

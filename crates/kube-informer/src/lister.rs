@@ -48,7 +48,7 @@ impl<K> Lister<K> {
         self.snapshot().query()
     }
 
-    /// The objects of one namespace.
+    /// The objects of one namespace; an empty name means all namespaces.
     pub fn namespace(&self, namespace: impl Into<String>) -> Query<K> {
         self.snapshot().namespace(namespace)
     }

@@ -250,8 +250,12 @@ impl<K> SharedInformer<K> {
         self.core().scopes().iter().filter_map(|scope| scope.as_namespace().map(str::to_owned)).collect()
     }
 
-    /// Watches these namespaces from now on. What is in namespaces no longer watched leaves the copy, and handlers hear of
-    /// it as deleted, final state unknown.
+    /// Watches these namespaces from now on; an empty name means all namespaces. What is in namespaces no longer watched
+    /// leaves the copy, and handlers hear of it as deleted, final state unknown. A change to or from all namespaces removes
+    /// everything and lists again.
+    ///
+    /// # Cancel safety
+    /// Dropped, the change is completed all the same.
     ///
     /// # Errors
     /// Unless the informer was made with [`InformerOptions::changing_namespaces`].

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube_informer::source::ScriptedSource;
-use kube_informer::{Event, HandlerOptions, Kind, Registration, SharedInformer};
+use kube_informer::{Event, HandlerOptions, InformerOptions, Kind, Registration, SharedInformer};
 use scenario::{paged, settle};
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -179,4 +179,28 @@ async fn first_lists_are_never_queued_for_a_handler() {
         (log.len(), log[0].as_str(), log[5_000].as_str()),
         (5_001, "add p00000@1 true", "delete p04999@501")
     );
+}
+
+/// Each call of a builder's method narrows what the ones before it left.
+#[tokio::test(start_paused = true)]
+async fn filters_and_selectors_narrow_with_every_call() {
+    let source = ScriptedSource::new();
+    source.lists(9, &[("a", 1), ("b", 2), ("ab", 3)]);
+    let informer = SharedInformer::<Value>::over(pods(), source, paged());
+    let names = Arc::<Mutex<Vec<String>>>::default();
+    let seen = Arc::clone(&names);
+    let options = HandlerOptions::default()
+        .filter(|object| object.name().contains('a'))
+        .filter(|object| object.name().contains('b'));
+    let registration = informer.add_handler_with(options, move |event: Event<Value>| {
+        seen.lock().unwrap().push(event.object().name().to_owned());
+        std::future::ready(())
+    });
+    informer.start();
+    registration.wait_for_sync().await;
+    assert_eq!(*names.lock().unwrap(), ["ab"]);
+    let twice =
+        InformerOptions::default().labels("app=web").labels("").labels("tier").fields("a=b").fields("c=d");
+    let text = format!("{twice:?}");
+    assert!(text.contains(r#""app=web,tier""#) && text.contains(r#""a=b,c=d""#), "{text}");
 }

@@ -3,12 +3,14 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{Log, config_map, server, settle};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube_client::api::{Api, DeleteParams, PostParams};
 use kube_informer::delta_fifo::Scope;
-use kube_informer::{Event, HandlerOptions, InformerOptions, SharedInformer, SharedInformerFactory};
+use kube_informer::source::KubeSource;
+use kube_informer::{Event, HandlerOptions, InformerOptions, Kind, SharedInformer, SharedInformerFactory};
 use kube_informer_apiserver::ApiServer;
 use tokio::sync::Semaphore;
 
@@ -126,6 +128,68 @@ async fn a_change_of_namespaces_comes_to_its_end_even_if_nobody_waits() {
         settle().await;
         assert_eq!(keys(&informer), "three/a two/a", "after {polls} polls");
         assert_eq!(server.stats().open_watches, 2, "after {polls} polls");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_empty_namespace_watches_all_of_them() {
+    let server = server();
+    for namespace in ["one", "two"] {
+        put(&server, namespace, "a").await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let options = InformerOptions::default().namespace("").namespace("one");
+    let informer = factory.informer_with::<ConfigMap>(options).unwrap();
+    factory.start();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!((keys(&informer), informer.namespaces()), ("one/a two/a".into(), Vec::new()));
+    let _same = factory.informer::<ConfigMap>();
+    assert_eq!(factory.stats().len(), 1, "the cache of all namespaces is shared");
+    informer.stop().await;
+    let api: Api<ConfigMap> = Api::namespaced(server.client(), "two");
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    informer.start();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(keys(&informer), "one/a", "a delete that was missed");
+    for kind in [Kind::of::<ConfigMap>(), Kind::new("apps/v1", "Deployment", "deployments", true)] {
+        assert_eq!(kind.path(Some("")), kind.path(None));
+        let asked = format!("{:?}", KubeSource::new(server.client(), kind.clone()).namespace(""));
+        assert_eq!(asked, format!("KubeSource({})", kind.path(None)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn changing_to_all_namespaces_and_back_loses_nothing() {
+    let server = server();
+    for namespace in ["one", "two"] {
+        put(&server, namespace, "a").await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let options = InformerOptions::default().namespace("one").changing_namespaces();
+    let informer = factory.informer_with::<ConfigMap>(options).unwrap();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    for _ in 0..3 {
+        informer.set_namespaces(["", "one"]).await.unwrap();
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert_eq!((keys(&informer), informer.status().len()), ("one/a two/a".into(), 1));
+        informer.set_namespaces(["two"]).await.unwrap();
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert_eq!((keys(&informer), informer.namespaces()), ("two/a".into(), vec!["two".to_owned()]));
+    }
+}
+
+#[test]
+fn namespaces_are_escaped_in_paths() {
+    let kind = Kind::of::<ConfigMap>();
+    for (namespace, escaped) in [
+        ("a-b.c", "a-b.c"),
+        ("a/b", "a%2Fb"),
+        ("a?b#c", "a%3Fb%23c"),
+        ("ä %", "%C3%A4%20%25"),
+        ("..", "%2E%2E"),
+    ] {
+        assert_eq!(kind.path(Some(namespace)), format!("/api/v1/namespaces/{escaped}/configmaps"));
     }
 }
 

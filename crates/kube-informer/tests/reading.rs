@@ -249,3 +249,41 @@ fn what_changes_while_an_index_is_built_is_not_set_aside_for_what_it_was() {
     assert_eq!(snapshot.set_aside().count(), 0);
     assert_eq!(snapshot.by_index("by", "fine").unwrap().count(), 1);
 }
+
+#[test]
+fn queries_narrow_with_every_call() {
+    let indexer = store(&[
+        ("n/a", &[("app", "web"), ("tier", "front")]),
+        ("n/b", &[("app", "db"), ("tier", "front")]),
+        ("m/c", &[("app", "web"), ("tier", "back")]),
+    ]);
+    indexer.add_index("app", IndexBy::label("app")).unwrap();
+    indexer.add_index("tier", IndexBy::label("tier")).unwrap();
+    let snapshot: Snapshot<Value> = indexer.snapshot();
+    let query = || snapshot.query();
+    let matching = query().matching("app=web").unwrap().matching("tier=front").unwrap();
+    assert_eq!(keys(&matching), "n/a");
+    let selector = "app=web".parse().unwrap();
+    assert_eq!(keys(&query().matching("tier=back").unwrap().matching_selector(selector)), "m/c");
+    let indexed = query().by_index("app", "web").unwrap().by_index("tier", "front").unwrap().namespace("n");
+    assert_eq!(
+        (keys(&indexed), indexed.get("a").is_some(), indexed.get("b").is_none()),
+        ("n/a".into(), true, true)
+    );
+    assert_eq!(keys(&query().namespace("n").namespace("n")), "n/a n/b");
+    let neither = query().namespace("n").namespace("m");
+    assert_eq!(
+        (keys(&neither), neither.get("a").is_none(), neither.get("c").is_none()),
+        (String::new(), true, true)
+    );
+    assert_eq!(keys(&query().by_index("app", "web").unwrap().by_index("app", "db").unwrap()), "");
+}
+
+#[test]
+fn the_empty_namespace_means_all() {
+    let indexer = store(&[("n/a", &[]), ("m/b", &[]), ("c", &[])]);
+    let snapshot: Snapshot<Value> = indexer.snapshot();
+    assert_eq!(keys(&snapshot.namespace("")), "c m/b n/a");
+    assert_eq!(keys(&snapshot.namespace("n").namespace("")), "n/a");
+    assert_eq!(snapshot.namespace("").get("c").unwrap().name(), "c");
+}

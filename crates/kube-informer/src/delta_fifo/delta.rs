@@ -62,9 +62,20 @@ impl Scope {
     /// All namespaces, or a kind that has none.
     pub const CLUSTER: Self = Self(None);
 
-    /// One namespace.
+    /// One namespace; an empty name means all namespaces.
     pub fn namespace(namespace: &str) -> Self {
-        Self(Some(namespace.into()))
+        Self((!namespace.is_empty()).then(|| namespace.into()))
+    }
+
+    /// Each scope once, in order. All namespaces include every other scope: an object belongs to one scope only.
+    pub(crate) fn distinct(scopes: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut scopes: Vec<Self> = scopes.into_iter().collect();
+        scopes.sort();
+        scopes.dedup();
+        if scopes.first() == Some(&Self::CLUSTER) {
+            scopes.truncate(1);
+        }
+        scopes
     }
 
     /// The namespace, `None` for the whole cluster.

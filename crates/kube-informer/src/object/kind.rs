@@ -1,7 +1,7 @@
 //! What a kind is called, and where the server has it.
 
 use std::any::TypeId;
-use std::fmt;
+use std::fmt::{self, Write};
 
 use kube_core::discovery::ApiResource;
 use kube_core::{ClusterResourceScope, Resource};
@@ -62,11 +62,14 @@ impl Kind {
         self.namespaced
     }
 
-    /// The path of the collection on the server.
+    /// The path of the collection on the server, in one namespace or, without one or with an empty one, in all.
     pub fn path(&self, namespace: Option<&str>) -> String {
         let root = if self.api_version.contains('/') { "apis" } else { "api" };
-        match namespace {
-            Some(namespace) => format!("/{root}/{}/namespaces/{namespace}/{}", self.api_version, self.plural),
+        match namespace.filter(|namespace| !namespace.is_empty()) {
+            Some(namespace) => {
+                let namespace = escaped(namespace);
+                format!("/{root}/{}/namespaces/{namespace}/{}", self.api_version, self.plural)
+            }
             None => format!("/{root}/{}/{}", self.api_version, self.plural),
         }
     }
@@ -76,6 +79,21 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.api_version, self.kind)
     }
+}
+
+/// A text as one segment of a path. A segment of dots alone would lead elsewhere, so its dots are escaped, too.
+fn escaped(segment: &str) -> String {
+    let dots = segment.bytes().all(|byte| byte == b'.');
+    let mut text = String::with_capacity(segment.len());
+    for byte in segment.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) || (byte == b'.' && !dots) {
+            text.push(byte.into());
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
 }
 
 #[cfg(test)]

@@ -132,12 +132,11 @@ impl Keeper {
         NotSynced { kind: self.core.kind.to_string(), why: why.into() }
     }
 
-    pub(crate) async fn set_scopes(self: &Arc<Self>, mut scopes: Vec<Scope>) -> Result<(), FixedNamespaces> {
+    pub(crate) async fn set_scopes(self: &Arc<Self>, scopes: Vec<Scope>) -> Result<(), FixedNamespaces> {
         if !self.core.options.changing_namespaces {
             return Err(FixedNamespaces);
         }
-        scopes.sort();
-        scopes.dedup();
+        let scopes = Scope::distinct(scopes);
         // A task of its own, so that it comes to its end even if nobody waits for it.
         let keeper = Arc::clone(self);
         let change = tokio::spawn(async move { keeper.change_scopes(&scopes).await });
@@ -147,20 +146,21 @@ impl Keeper {
 
     async fn change_scopes(&self, scopes: &[Scope]) {
         let _one_at_a_time = self.changing.lock().await;
-        let (removed, ended, before) = {
-            // Under the lock, so that a start at the same time does not begin what is begun here.
+        let (added, removed, ended, before) = {
+            // Under the lock, so that a start at the same time sees either the old scopes or the new ones.
             let mut life = self.lock();
             let (added, removed) = self.core.set_scopes(scopes);
             let mut ended = Vec::new();
             let mut before = life.last.clone();
             if let Some(run) = life.run.as_mut() {
-                for scope in added {
-                    self.reflect(run, scope);
+                // A scope that overlaps with one that leaves must list after it has left, or its objects would leave, too.
+                if removed.is_empty() {
+                    self.reflect_missing(run, &added);
                 }
                 ended.extend(run.reflectors.extract_if(.., |(scope, _, _)| removed.contains(scope)));
                 before.clone_from(&run.before);
             }
-            (removed, ended, before)
+            (added, removed, ended, before)
         };
         // A run that was told to stop may not have ended yet.
         if let Some(before) = before {
@@ -174,6 +174,18 @@ impl Keeper {
         // Nothing of theirs comes any more, so this is the last word about them.
         for scope in &removed {
             self.core.fifo.drop_scope(scope);
+        }
+        if let Some(run) = self.lock().run.as_mut() {
+            self.reflect_missing(run, &added);
+        }
+    }
+
+    /// Begins to reflect these scopes, except where a start meanwhile has begun.
+    fn reflect_missing(&self, run: &mut Run, scopes: &[Scope]) {
+        for scope in scopes {
+            if run.reflectors.iter().all(|(known, _, _)| known != scope) {
+                self.reflect(run, scope.clone());
+            }
         }
     }
 

@@ -38,7 +38,7 @@ pub struct InformerOptions {
 }
 
 impl InformerOptions {
-    /// Only this namespace. May be called several times for several namespaces.
+    /// Only this namespace. May be called several times for several namespaces. An empty name means all namespaces.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespaces.push(namespace.into());
         self
@@ -50,15 +50,15 @@ impl InformerOptions {
         self
     }
 
-    /// Only objects that the server selects by labels.
+    /// Only objects that the server selects by labels. Called several times, an object must satisfy every selector.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
-        self.labels = selector.into();
+        narrow(&mut self.labels, &selector.into());
         self
     }
 
-    /// Only objects that the server selects by fields.
+    /// Only objects that the server selects by fields. Called several times, an object must satisfy every selector.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
-        self.fields = selector.into();
+        narrow(&mut self.fields, &selector.into());
         self
     }
 
@@ -74,7 +74,7 @@ impl InformerOptions {
         self
     }
 
-    /// Changes every object on arrival, before anything else sees it.
+    /// Changes every object on arrival, before anything else sees it. Replaces a transform that was set before.
     pub fn transform(mut self, transform: Transform) -> Self {
         self.transform = Some(transform);
         self
@@ -159,11 +159,7 @@ impl InformerOptions {
         if self.namespaces.is_empty() && !self.changing_namespaces {
             return vec![Scope::CLUSTER];
         }
-        let mut scopes: Vec<Scope> =
-            self.namespaces.iter().map(|namespace| Scope::namespace(namespace)).collect();
-        scopes.sort();
-        scopes.dedup();
-        scopes
+        Scope::distinct(self.namespaces.iter().map(|namespace| Scope::namespace(namespace)))
     }
 
     /// All paths that are cut, in order.
@@ -199,6 +195,14 @@ impl InformerOptions {
         ];
         checks.into_iter().find(|(_, same)| !same).map(|(name, _)| name)
     }
+}
+
+/// Adds a requirement to a selector: the server joins them by "and".
+fn narrow(selector: &mut String, more: &str) {
+    if !selector.is_empty() && !more.is_empty() {
+        selector.push(',');
+    }
+    selector.push_str(more);
 }
 
 fn same_hook(ours: Option<&ErrorHook>, theirs: Option<&ErrorHook>) -> bool {

@@ -65,9 +65,9 @@ impl KubeSource {
         self
     }
 
-    /// Only objects of this namespace.
+    /// Only objects of this namespace; an empty name means all namespaces.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
+        self.namespace = Some(namespace.into()).filter(|namespace| !namespace.is_empty());
         self
     }
 

@@ -27,12 +27,16 @@ pub struct Snapshot<K> {
 
 /// A choice of objects from one snapshot, in key order (within an index value, too).
 ///
-/// Made by [`Snapshot`] or [`Lister`](crate::lister::Lister), narrowed by its methods, read by iterating.
+/// Made by [`Snapshot`] or [`Lister`](crate::lister::Lister), narrowed by its methods, read by iterating. Each call of
+/// a method narrows the choice further, also a second call of the same one.
 pub struct Query<K> {
     state: Arc<State>,
     namespace: Option<String>,
+    /// Two different namespaces were asked for, and no object is in both.
+    nothing: bool,
     selector: LabelSelector,
-    index: Option<(Arc<str>, String)>,
+    /// Names of indexes, and the value that an object must have in each.
+    indexes: Vec<(Arc<str>, Arc<str>)>,
     view: PhantomData<fn() -> K>,
 }
 
@@ -98,13 +102,14 @@ impl<K> Snapshot<K> {
         Query {
             state: Arc::clone(&self.state),
             namespace: None,
+            nothing: false,
             selector: LabelSelector::default(),
-            index: None,
+            indexes: Vec::new(),
             view: PhantomData,
         }
     }
 
-    /// The objects of one namespace.
+    /// The objects of one namespace; an empty name means all namespaces.
     pub fn namespace(&self, namespace: impl Into<String>) -> Query<K> {
         self.query().namespace(namespace)
     }
@@ -180,9 +185,14 @@ impl<K> Snapshot<K> {
 }
 
 impl<K> Query<K> {
-    /// Only objects of this namespace.
+    /// Only objects of this namespace; an empty name means all namespaces.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
+        let namespace = namespace.into();
+        if namespace.is_empty() {
+            return self;
+        }
+        self.nothing |= self.namespace.as_ref().is_some_and(|first| *first != namespace);
+        self.namespace = Some(namespace);
         self
     }
 
@@ -196,7 +206,11 @@ impl<K> Query<K> {
 
     /// Only objects whose labels satisfy a selector that was read before.
     pub fn matching_selector(mut self, selector: LabelSelector) -> Self {
-        self.selector = selector;
+        self.selector = if self.selector.is_empty() {
+            selector
+        } else {
+            LabelSelector::new(self.selector.requirements().iter().chain(selector.requirements()).cloned())
+        };
         self
     }
 
@@ -206,7 +220,7 @@ impl<K> Query<K> {
     /// If there is no index of this name.
     pub fn by_index(mut self, index: &str, value: impl Into<String>) -> Result<Self, IndexError> {
         let found = self.state.index(index).ok_or_else(|| IndexError::Unknown(index.to_owned()))?;
-        self.index = Some((Arc::clone(&found.name), value.into()));
+        self.indexes.push((Arc::clone(&found.name), value.into().into()));
         Ok(self)
     }
 
@@ -214,11 +228,7 @@ impl<K> Query<K> {
     pub fn get(&self, name: &str) -> Option<Object<K>> {
         let key = ObjectKey::new(self.namespace.as_deref().unwrap_or_default(), name);
         let slot = self.state.objects.get(key.as_str())?;
-        let in_index = self
-            .index
-            .as_ref()
-            .is_none_or(|(index, value)| self.state.index(index).is_some_and(|index| index.has(value, &key)));
-        (in_index && slot.entry.matches(&self.selector)).then(|| Object::new(Arc::clone(&slot.entry)))
+        self.chooses(&slot.entry).then(|| Object::new(Arc::clone(&slot.entry)))
     }
 
     /// The objects, borrowed, without copying anything.
@@ -228,10 +238,8 @@ impl<K> Query<K> {
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        match (&self.namespace, &self.index) {
-            (None, None) if self.selector.is_empty() => self.state.objects.len(),
-            _ => self.iter().count(),
-        }
+        let all = self.namespace.is_none() && self.indexes.is_empty() && self.selector.is_empty();
+        if all { self.state.objects.len() } else { self.iter().count() }
     }
 
     /// At most `limit` of them, after the object with the key `after`: pages in key order that can be resumed.
@@ -244,11 +252,22 @@ impl<K> Query<K> {
         self.page(None, usize::MAX)
     }
 
+    /// Whether an object of the right namespace is one of these.
+    fn chooses(&self, entry: &Entry) -> bool {
+        let indexed = |(index, value): &(Arc<str>, Arc<str>)| {
+            self.state.index(index).is_some_and(|index| index.has(value, entry.key()))
+        };
+        !self.nothing && entry.matches(&self.selector) && self.indexes.iter().all(indexed)
+    }
+
     fn iter_after<'a>(&'a self, after: Option<&ObjectKey>) -> Box<dyn Iterator<Item = &'a Arc<Entry>> + 'a> {
-        let chosen = move |entry: &&Arc<Entry>| entry.matches(&self.selector);
+        let chosen = move |entry: &&Arc<Entry>| self.chooses(entry);
         let in_namespace =
             move |key: &ObjectKey| self.namespace.is_none() || self.namespace.as_deref() == key.namespace();
-        if let Some((index, value)) = &self.index {
+        if self.nothing {
+            return Box::new(std::iter::empty());
+        }
+        if let Some((index, value)) = self.indexes.first() {
             let after = after.cloned();
             let index = self.state.index(index).into_iter();
             let keys = index.flat_map(move |index| index.keys(value, after.as_ref()));
@@ -322,7 +341,7 @@ impl<K> std::fmt::Debug for Query<K> {
         f.debug_struct("Query")
             .field("namespace", &self.namespace)
             .field("selector", &self.selector.to_string())
-            .field("index", &self.index)
+            .field("indexes", &self.indexes)
             .finish_non_exhaustive()
     }
 }

@@ -147,8 +147,8 @@ impl State {
 
 impl IndexTree {
     /// Whether a key has a value.
-    pub(crate) fn has(&self, value: &str, key: &ObjectKey) -> bool {
-        self.pairs.contains_key(&Pair { value: value.into(), key: key.clone() })
+    pub(crate) fn has(&self, value: &Arc<str>, key: &ObjectKey) -> bool {
+        self.pairs.contains_key(&Pair { value: Arc::clone(value), key: key.clone() })
     }
 
     /// The keys that have a value, in order, after one of them or from the first on.
