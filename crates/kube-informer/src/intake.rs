@@ -155,12 +155,12 @@ impl Intake {
         // User code runs inside: a panic in it sets this object aside and nothing more.
         let made = catch_unwind(AssertUnwindSafe(|| {
             let body = self.body(wire, typed, bytes)?;
-            let entry = Arc::new(Entry::new(&self.kind, meta, body));
-            let values = self.indexes.load().values(&entry)?;
-            Ok(Taken { entry, values })
+            Ok(Arc::new(Entry::new(&self.kind, meta, body)))
         }));
-        made.unwrap_or_else(|panic| Err(format!("a transform or an index panicked: {}", panic_text(panic))))
-            .map_err(aside)
+        let made = made.unwrap_or_else(|panic| Err(format!("a transform panicked: {}", panic_text(panic))));
+        let entry = made.map_err(aside)?;
+        let values = self.indexes.load().values(&entry);
+        Ok(Taken { entry, values })
     }
 
     /// Looks whether another dictionary would do better for changes. Takes milliseconds.

@@ -237,7 +237,7 @@ impl<K> SharedInformer<K> {
         self.core().indexer.add_index(name, by)
     }
 
-    /// Removes an index.
+    /// Removes an index, and frees its values. Takes time in proportion to the number of objects, and holds up nobody else.
     ///
     /// # Errors
     /// If there is no index of this name.

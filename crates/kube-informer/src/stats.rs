@@ -53,6 +53,8 @@ pub struct StoreStats {
     pub indexes: Vec<(String, usize)>,
     /// Objects that could not be read.
     pub set_aside: Vec<SetAside>,
+    /// How many objects an index function failed for: see [`Snapshot::unindexed`](crate::Snapshot::unindexed).
+    pub unindexed: usize,
     /// How many batches were written; each became visible in one step.
     pub batches: u64,
     /// How many changes were written.

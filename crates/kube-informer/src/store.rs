@@ -27,7 +27,7 @@ pub(crate) use apply::{Applied, Listed};
 pub use index::IndexBy;
 pub(crate) use index::{IndexSet, IndexValues};
 use retired::Retired;
-pub use snapshot::{Objects, Query, Snapshot};
+pub use snapshot::{Objects, Query, Snapshot, Unindexed};
 pub(crate) use state::{Slot, State, StateCell};
 
 /// A store of objects by key with any number of indexes. One writes, many read, and no reader ever waits.
@@ -88,8 +88,8 @@ impl Indexer {
 
     /// Puts an object in, in place of what has its key. Gives what was there.
     ///
-    /// One of the same uid and version is the same object, and changes nothing. One that an index function refuses is set
-    /// aside, and what was there stays.
+    /// One of the same uid and version is the same object, and changes nothing. One that an index function fails for is
+    /// stored all the same, and left out of that index.
     pub fn upsert(&self, object: Arc<Entry>) -> Option<Arc<Entry>> {
         self.write_one(object.key().clone(), Some(object))
     }

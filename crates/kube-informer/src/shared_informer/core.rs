@@ -280,6 +280,7 @@ impl Core {
                     .map(|index| (index.name.to_string(), index.pairs.len()))
                     .collect(),
                 set_aside: state.all_set_aside().cloned().collect(),
+                unindexed: state.unindexed.len(),
                 batches: self.counts.batches.load(Ordering::Relaxed),
                 changes: self.counts.changes.load(Ordering::Relaxed),
                 ignored: self.counts.ignored.load(Ordering::Relaxed),

@@ -1,6 +1,5 @@
 //! Writes a batch of changes into the store, and says what handlers must hear of it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 
 use kube_wire::ResourceVersion;
@@ -9,7 +8,6 @@ use super::index::IndexSet;
 use super::{Indexer, Slot, State, Writer};
 use crate::delta_fifo::{Batch, Delta, DeltaType, Element, Scope};
 use crate::event::Owed;
-use crate::intake::panic_text;
 use crate::object::Entry;
 use crate::planted::{Bug, planted};
 use crate::{ObjectKey, SetAside};
@@ -154,17 +152,7 @@ impl Indexer {
                 if !wanted || delta.values.generation == set.generation || known() {
                     continue;
                 }
-                match values(set, &delta.object) {
-                    Ok(values) => delta.values = values,
-                    Err(problem) => {
-                        *element = Element::Aside(SetAside {
-                            key: Some(key.clone()),
-                            version: Some(delta.object.version().clone()),
-                            problem,
-                            wrong_kind: false,
-                        });
-                    }
-                }
+                delta.values = set.values(&delta.object);
             }
         }
     }
@@ -186,12 +174,6 @@ impl Indexer {
         self.apply(writer, batch, false);
         before
     }
-}
-
-/// Works out all index values of an object; a panic in an index function becomes an error.
-pub(super) fn values(set: &IndexSet, entry: &Arc<Entry>) -> Result<super::IndexValues, String> {
-    catch_unwind(AssertUnwindSafe(|| set.values(entry)))
-        .unwrap_or_else(|panic| Err(format!("an index function panicked: {}", panic_text(panic))))
 }
 
 /// Writes one change and says what handlers must hear.

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::index::{IndexDef, IndexSet};
+use super::index::{IndexDef, IndexSet, IndexValue};
 use super::state::{IndexTree, Pair};
-use super::{IndexBy, IndexError, IndexValues, Indexer, Slot, State, apply};
-use crate::{ObjectKey, SetAside};
+use super::tree::Tree;
+use super::{IndexBy, IndexError, IndexValues, Indexer, Slot, State};
+use crate::ObjectKey;
 
 impl Indexer {
     /// Adds an index. It is built from a snapshot while changes go on, and usable when this returns.
@@ -24,37 +25,28 @@ impl Indexer {
             writer.touched = Some(Vec::new());
             (set, self.cell.load_full())
         };
-        let index = set.indexes.last().expect("just added");
-        let mut built = Built::from_state(&before, &set, index);
-
-        let mut writer = self.lock();
-        let mut state = State::clone(&self.cell.load());
-        for key in writer.touched.take().unwrap_or_default() {
-            built.catch_up(&key, &state);
-        }
-        state.objects = built.objects;
-        state.indexes.push(built.index);
-        for aside in built.set_aside {
-            if let Some(key) = aside.key.clone() {
-                state.set_aside.insert(key, Arc::new(aside));
-            }
-        }
-        self.publish(&mut writer, state);
+        self.publish_rebuilt(Rebuilt::new(&before, &set, set.indexes.last()));
         Ok(())
     }
 
-    /// Removes an index.
+    /// Removes an index, and frees the values that objects have in it. Changes go on meanwhile.
     ///
     /// # Errors
     /// If there is none of this name.
     pub fn remove_index(&self, name: &str) -> Result<(), IndexError> {
         let _one_at_a_time = self.building.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut writer = self.lock();
-        let set = self.indexes.load().without(name).ok_or_else(|| IndexError::Unknown(name.to_owned()))?;
-        self.indexes.store(Arc::new(set));
-        let mut state = State::clone(&self.cell.load());
-        state.indexes.retain(|index| *index.name != *name);
-        self.publish(&mut writer, state);
+        let (set, before) = {
+            let mut writer = self.lock();
+            let set =
+                self.indexes.load().without(name).ok_or_else(|| IndexError::Unknown(name.to_owned()))?;
+            let set = Arc::new(set);
+            self.indexes.store(Arc::clone(&set));
+            writer.touched = Some(Vec::new());
+            let mut state = State::clone(&self.cell.load());
+            state.indexes.retain(|index| *index.name != *name);
+            (set, self.publish(&mut writer, state))
+        };
+        self.publish_rebuilt(Rebuilt::new(&before, &set, None));
         Ok(())
     }
 
@@ -62,51 +54,60 @@ impl Indexer {
     pub fn index_names(&self) -> Vec<String> {
         self.indexes.load().indexes.iter().map(|index| index.name.to_string()).collect()
     }
+
+    /// Publishes what was worked out from an earlier state, brought up to date.
+    fn publish_rebuilt(&self, mut rebuilt: Rebuilt) {
+        let mut writer = self.lock();
+        let mut state = State::clone(&self.cell.load());
+        for key in writer.touched.take().unwrap_or_default() {
+            rebuilt.catch_up(&key, &state);
+        }
+        state.objects = rebuilt.objects;
+        state.unindexed = rebuilt.unindexed;
+        state.indexes.extend(rebuilt.added);
+        self.publish(&mut writer, state);
+    }
 }
 
-/// Objects and the new index as they were when the work began, brought up to date key by key.
-struct Built {
-    objects: super::tree::Tree<ObjectKey, Slot>,
-    index: IndexTree,
-    set_aside: Vec<SetAside>,
+/// Objects with their values for a new set of indexes, as they were when the work began, brought up to date key by key.
+struct Rebuilt {
+    objects: Tree<ObjectKey, Slot>,
+    unindexed: Tree<ObjectKey, ()>,
+    /// The index that the new set has more, if it has one more.
+    added: Option<IndexTree>,
 }
 
-impl Built {
-    fn from_state(state: &State, set: &IndexSet, index: &IndexDef) -> Self {
-        let only = IndexSet { generation: set.generation, indexes: vec![index.clone()] };
+impl Rebuilt {
+    fn new(state: &State, set: &IndexSet, added: Option<&IndexDef>) -> Self {
+        let only = IndexSet { generation: set.generation, indexes: added.cloned().into_iter().collect() };
         let mut pairs = Vec::new();
-        let mut set_aside = Vec::new();
+        let mut unindexed = Vec::new();
         let mut shared = hashbrown::HashSet::<Arc<str>>::new();
         let objects = state.objects.iter().map(|(key, slot)| {
-            let added = match apply::values(&only, &slot.entry) {
-                Ok(values) => values,
-                Err(problem) => {
-                    let version = Some(slot.entry.version().clone());
-                    set_aside.push(SetAside { key: Some(key.clone()), version, problem, wrong_kind: false });
-                    IndexValues::default()
-                }
-            };
-            let added: Vec<(u32, Arc<str>)> = added
-                .iter()
-                .map(|(id, value)| (*id, Arc::clone(shared.get_or_insert_with(&**value, |text| text.into()))))
-                .collect();
-            pairs.extend(added.iter().map(|(_, value)| Pair { value: Arc::clone(value), key: key.clone() }));
-            let all: Vec<_> = slot.values.iter().cloned().chain(added).collect();
+            let new = only.values(&slot.entry);
+            let new = new.iter().map(|value| {
+                let text = Arc::clone(shared.get_or_insert_with(&*value.text, |text| text.into()));
+                IndexValue { text, ..value.clone() }
+            });
+            // Values of indexes that are gone are left behind here.
+            let kept =
+                slot.values.iter().filter(|value| set.indexes.iter().any(|index| index.id == value.index));
+            let all: Vec<IndexValue> = kept.cloned().chain(new).collect();
             let values =
                 IndexValues { generation: set.generation, values: (!all.is_empty()).then(|| all.into()) };
+            pairs.extend(pairs_of(added.map(|index| index.id), key, &values));
+            unindexed.extend(values.failures().next().map(|_| (key.clone(), ())));
             (key.clone(), Slot { values, ..slot.clone() })
         });
         let objects = objects.collect();
         pairs.sort_unstable();
         let pairs = pairs.into_iter().map(|pair| (pair, ())).collect();
-        let index = IndexTree { id: index.id, name: Arc::clone(&index.name), pairs };
-        Self { objects, index, set_aside }
+        let added = added.map(|index| IndexTree { id: index.id, name: Arc::clone(&index.name), pairs });
+        Self { objects, unindexed: unindexed.into_iter().collect(), added }
     }
 
     /// Takes one key over from the state that has it right.
     fn catch_up(&mut self, key: &ObjectKey, state: &State) {
-        let id = self.index.id;
-        self.set_aside.retain(|aside| aside.key.as_ref() != Some(key));
         let old = self.objects.remove(key);
         let new = state.objects.get(key.as_str()).cloned();
         if let (Some(old), Some(new)) = (&old, &new)
@@ -116,18 +117,30 @@ impl Built {
             self.objects.insert(key.clone(), Slot { stale: new.stale, ..old.clone() });
             return;
         }
-        let pairs = |slot: Option<&Slot>| -> Vec<Pair> {
-            let values = slot.into_iter().flat_map(|slot| slot.values.iter()).filter(|(of, _)| *of == id);
-            values.map(|(_, value)| Pair { value: Arc::clone(value), key: key.clone() }).collect()
-        };
-        for pair in pairs(old.as_ref()) {
-            self.index.pairs.remove(&pair);
+        if let Some(index) = &mut self.added {
+            let pairs = |slot: Option<&Slot>| -> Vec<Pair> {
+                slot.map(|slot| pairs_of(Some(index.id), key, &slot.values).collect()).unwrap_or_default()
+            };
+            let (gone, come) = (pairs(old.as_ref()), pairs(new.as_ref()));
+            for pair in gone {
+                index.pairs.remove(&pair);
+            }
+            for pair in come {
+                index.pairs.insert(pair, ());
+            }
         }
-        for pair in pairs(new.as_ref()) {
-            self.index.pairs.insert(pair, ());
-        }
+        self.unindexed.remove(key);
         if let Some(new) = new {
+            if new.values.failures().next().is_some() {
+                self.unindexed.insert(key.clone(), ());
+            }
             self.objects.insert(key.clone(), new);
         }
     }
+}
+
+/// The pairs of one object in one index.
+fn pairs_of(id: Option<u32>, key: &ObjectKey, values: &IndexValues) -> impl Iterator<Item = Pair> {
+    let values = values.found().filter(move |value| Some(value.index) == id);
+    values.map(|value| Pair { value: Arc::clone(&value.text), key: key.clone() })
 }

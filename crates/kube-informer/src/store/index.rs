@@ -1,14 +1,20 @@
 //! Indexes: from an object to the values it is found by.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kube_wire::FieldPath;
 
+use crate::intake::panic_text;
 use crate::object::{Entry, Object, View};
 
 /// What an index is made from.
 ///
 /// Values are worked out once, when an object arrives, and kept beside it.
+///
+/// A function that panics harms this index alone: the object is stored, handlers are notified, other indexes have it, and
+/// [`Snapshot::unindexed`](crate::Snapshot::unindexed) shows what failed.
 #[derive(Clone)]
 pub struct IndexBy {
     extract: Arc<Extract>,
@@ -41,7 +47,7 @@ impl IndexBy {
 
     /// Anything in the object as a `K`, which is decoded once on arrival if the function asks for it.
     ///
-    /// An object that cannot be decoded is set aside if the function asks for it all the same.
+    /// An object that the function asks for and that cannot be decoded is left out of the index, as after a panic.
     pub fn object<K: View, I>(values: impl Fn(&Object<K>) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator,
@@ -62,8 +68,14 @@ impl std::fmt::Debug for IndexBy {
     }
 }
 
-/// The number of an index, and a value in it.
-type IndexValue = (u32, Arc<str>);
+/// One value of an object in an index, or why it has none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct IndexValue {
+    pub(crate) index: u32,
+    /// Whether the index function failed; then `text` is the problem.
+    pub(crate) failed: bool,
+    pub(crate) text: Arc<str>,
+}
 
 /// The values one object has in all indexes of a set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -76,6 +88,16 @@ pub(crate) struct IndexValues {
 impl IndexValues {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &IndexValue> {
         self.values.iter().flat_map(|values| values.iter())
+    }
+
+    /// The values that are in indexes.
+    pub(crate) fn found(&self) -> impl Iterator<Item = &IndexValue> {
+        self.iter().filter(|value| !value.failed)
+    }
+
+    /// The problems of index functions that failed.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = &IndexValue> {
+        self.iter().filter(|value| value.failed)
     }
 }
 
@@ -91,20 +113,46 @@ pub(crate) struct IndexDef {
     pub(crate) id: u32,
     pub(crate) name: Arc<str>,
     pub(crate) by: IndexBy,
+    /// Whether a failure was logged; one line is enough for an index that fails for every object.
+    logged: Arc<AtomicBool>,
+}
+
+impl IndexDef {
+    /// Works out the values of an object. User code runs inside.
+    fn values(&self, entry: &Arc<Entry>) -> Result<Vec<String>, String> {
+        let extract = AssertUnwindSafe(|| (self.by.extract)(entry));
+        let found = catch_unwind(extract)
+            .unwrap_or_else(|panic| Err(format!("an index function panicked: {}", panic_text(panic))));
+        found.inspect_err(|problem| {
+            if !self.logged.swap(true, Ordering::Relaxed) {
+                let (index, object) = (&*self.name, entry.key());
+                tracing::warn!(index, %object, problem, "an index failed; objects it fails for are left out of it");
+            }
+        })
+    }
 }
 
 impl IndexSet {
     /// Works out all values of an object. User code runs inside.
-    pub(crate) fn values(&self, entry: &Arc<Entry>) -> Result<IndexValues, String> {
+    pub(crate) fn values(&self, entry: &Arc<Entry>) -> IndexValues {
         let mut all = Vec::new();
         for index in &self.indexes {
-            let mut values = (index.by.extract)(entry)?;
-            values.sort_unstable();
-            values.dedup();
-            all.extend(values.into_iter().map(|value| (index.id, Arc::from(value))));
+            let (texts, failed) = match index.values(entry) {
+                Ok(mut values) => {
+                    values.sort_unstable();
+                    values.dedup();
+                    (values, false)
+                }
+                Err(problem) => (vec![problem], true),
+            };
+            all.extend(texts.into_iter().map(|text| IndexValue {
+                index: index.id,
+                failed,
+                text: text.into(),
+            }));
         }
         let values = (!all.is_empty()).then(|| all.into());
-        Ok(IndexValues { generation: self.generation, values })
+        IndexValues { generation: self.generation, values }
     }
 
     pub(crate) fn id(&self, name: &str) -> Option<u32> {
@@ -118,7 +166,7 @@ impl IndexSet {
         // The generation serves as the id: both only ever grow.
         let generation = self.generation + 1;
         let mut indexes = self.indexes.clone();
-        indexes.push(IndexDef { id: generation, name: name.into(), by });
+        indexes.push(IndexDef { id: generation, name: name.into(), by, logged: Arc::default() });
         Some(Self { generation, indexes })
     }
 

@@ -40,6 +40,18 @@ pub struct Query<K> {
     view: PhantomData<fn() -> K>,
 }
 
+/// An object that an index has no value of, because the index function failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unindexed<'a> {
+    /// The object's key. The object itself is in the store.
+    pub key: &'a ObjectKey,
+    /// The name of the index.
+    pub index: &'a str,
+    /// What went wrong, such as the text of a panic.
+    pub problem: &'a str,
+}
+
 /// Iterates over the objects of a [`Query`] and owns what it needs.
 pub struct Objects<K> {
     query: Query<K>,
@@ -144,6 +156,18 @@ impl<K> Snapshot<K> {
         self.state.all_set_aside()
     }
 
+    /// Objects that an index leaves out because its function panicked or could not decode them, and why.
+    pub fn unindexed(&self) -> impl Iterator<Item = Unindexed<'_>> {
+        let slots =
+            self.state.unindexed.keys().filter_map(|key| self.state.objects.get_key_value(key.as_str()));
+        slots.flat_map(move |(key, slot)| {
+            slot.values.failures().filter_map(move |failure| {
+                let index = self.state.indexes.iter().find(|index| index.id == failure.index)?;
+                Some(Unindexed { key, index: &index.name, problem: &failure.text })
+            })
+        })
+    }
+
     /// Whether the server has a newer state of this object, which could not be read.
     pub fn is_stale(&self, key: impl AsRef<str>) -> bool {
         self.state.objects.get(key.as_ref()).is_some_and(|slot| slot.stale)
@@ -170,8 +194,8 @@ impl<K> Snapshot<K> {
         for index in &self.state.indexes {
             let mut said: Vec<_> = Vec::new();
             for (key, slot) in &self.state.objects {
-                let values = slot.values.iter().filter(|(id, _)| *id == index.id);
-                said.extend(values.map(|(_, value)| (value.to_string(), key.clone())));
+                let values = slot.values.found().filter(|value| value.index == index.id);
+                said.extend(values.map(|value| (value.text.to_string(), key.clone())));
             }
             said.sort();
             let has: Vec<_> =
@@ -180,7 +204,19 @@ impl<K> Snapshot<K> {
                 return Err(format!("index {} has {has:?}, its objects say {said:?}", index.name));
             }
         }
+        let failed = self.state.objects.iter().filter(|(_, slot)| slot.values.failures().next().is_some());
+        if !failed.map(|(key, _)| key).eq(self.state.unindexed.keys()) {
+            return Err(format!("{:?} are said to lack values", self.state.unindexed));
+        }
         Ok(())
+    }
+
+    /// How many values objects keep of indexes that are gone. For tests.
+    #[doc(hidden)]
+    pub fn stray_index_values(&self) -> usize {
+        let known = |id: u32| self.state.indexes.iter().any(|index| index.id == id);
+        let values = self.state.objects.values().flat_map(|slot| slot.values.iter());
+        values.filter(|value| !known(value.index)).count()
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct State {
     pub(crate) versions: Vec<(Scope, ResourceVersion)>,
     /// Objects that could not be read, by key.
     pub(crate) set_aside: Tree<ObjectKey, Arc<SetAside>>,
+    /// The keys of objects that an index function failed for. Their values have the problems.
+    pub(crate) unindexed: Tree<ObjectKey, ()>,
     /// The last few whose key could not be read either, until their scope is listed again.
     pub(crate) nameless: Vec<(Scope, Arc<SetAside>)>,
     /// What the bodies take together.
@@ -91,6 +93,11 @@ impl State {
         if before.values != values.values {
             self.unindex(&key, &before, &values);
             self.index_values(&key, &values, &before);
+            if values.failures().next().is_some() {
+                self.unindexed.insert(key, ());
+            } else {
+                self.unindexed.remove(&key);
+            }
         }
         old
     }
@@ -99,6 +106,7 @@ impl State {
     pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Slot> {
         let old = self.objects.remove(key)?;
         self.bytes -= old.entry.size();
+        self.unindexed.remove(key);
         if !planted(Bug::IndexKeptOnDelete) {
             self.unindex(key, &old.values, &IndexValues::default());
         }
@@ -128,17 +136,17 @@ impl State {
     }
 
     fn unindex(&mut self, key: &ObjectKey, values: &IndexValues, keep: &IndexValues) {
-        for (id, value) in values.iter().filter(|value| keep.iter().all(|kept| kept != *value)) {
-            if let Some(index) = self.indexes.iter_mut().find(|index| index.id == *id) {
-                index.pairs.remove(&Pair { value: Arc::clone(value), key: key.clone() });
+        for value in values.found().filter(|value| keep.iter().all(|kept| kept != *value)) {
+            if let Some(index) = self.indexes.iter_mut().find(|index| index.id == value.index) {
+                index.pairs.remove(&Pair { value: Arc::clone(&value.text), key: key.clone() });
             }
         }
     }
 
     fn index_values(&mut self, key: &ObjectKey, values: &IndexValues, present: &IndexValues) {
-        for (id, value) in values.iter().filter(|value| present.iter().all(|known| known != *value)) {
-            if let Some(index) = self.indexes.iter_mut().find(|index| index.id == *id) {
-                let value = index.interned(value);
+        for value in values.found().filter(|value| present.iter().all(|known| known != *value)) {
+            if let Some(index) = self.indexes.iter_mut().find(|index| index.id == value.index) {
+                let value = index.interned(&value.text);
                 index.pairs.insert(Pair { value, key: key.clone() }, ());
             }
         }
