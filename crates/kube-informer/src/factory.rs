@@ -192,6 +192,9 @@ impl SharedInformerFactory {
     ///
     /// # Errors
     /// If handlers did not return in time: their names. Their tasks were ended where they stood.
+    ///
+    /// # Cancel safety
+    /// Dropped, everything has been told to end all the same; another call waits for the rest.
     pub async fn shutdown(&self) -> Result<(), Unfinished> {
         self.shutdown_within(SHUTDOWN_LIMIT).await
     }
@@ -222,7 +225,7 @@ impl SharedInformerFactory {
         }
     }
 
-    /// How many tasks of this factory have not ended; none after a shutdown.
+    /// How many tasks of this factory have not ended; none after a shutdown, except callbacks that block their thread.
     pub fn running_tasks(&self) -> usize {
         self.inner.tasks.running()
     }
@@ -253,14 +256,14 @@ impl SharedInformerFactory {
         let mut informers = self.lock();
         if !options.changing_namespaces
             && let Some((_, keeper)) = informers.shared.iter().find(|(known, _)| *known == key)
-            && let Some(keeper) = keeper.upgrade()
+            && let Some(keeper) = keeper.upgrade().filter(|keeper| !keeper.is_over())
         {
             return match keeper.core().options.difference(&options) {
                 Some(option) => Err(Conflict { kind: kind.to_string(), option }),
                 None => Ok(SharedInformer::new(keeper)),
             };
         }
-        informers.shared.retain(|(_, keeper)| keeper.strong_count() > 0);
+        informers.shared.retain(|(_, keeper)| keeper.upgrade().is_some_and(|keeper| !keeper.is_over()));
         informers.unshared.retain(|keeper| keeper.strong_count() > 0);
         let changing = options.changing_namespaces;
         let source = self.source(&kind, &options);

@@ -157,6 +157,18 @@ impl<K> SharedInformer<K> {
         self.keeper.stop().await;
     }
 
+    /// Ends everything of this informer for good: list, watch and handlers, detached ones included. Callbacks that run may
+    /// return within `limit`. Everybody who shares the informer is affected; the copy stays readable as it is.
+    ///
+    /// # Errors
+    /// If handlers did not return in time: their names. Their tasks were aborted.
+    ///
+    /// # Cancel safety
+    /// Dropped, everything has been told to end all the same; another call waits for the rest.
+    pub async fn shutdown_within(&self, limit: Duration) -> Result<(), Unfinished> {
+        self.keeper.shutdown(limit).await
+    }
+
     /// Whether it lists and watches.
     pub fn is_running(&self) -> bool {
         self.keeper.is_running()

@@ -523,3 +523,75 @@ async fn a_source_of_ones_own_is_listed_once_whatever_namespaces_are_asked_for()
     assert_eq!((informer.status().len(), informer.snapshot().len()), (1, 1));
     assert!(informer.set_namespaces(["z"]).await.is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_was_given_up_can_be_repeated() {
+    let server = server();
+    create(&api(&server), "a", "1").await;
+    let factory = SharedInformerFactory::new(server.client());
+    let informer = factory.informer::<ConfigMap>();
+    let alive = Arc::new(());
+    let held = Arc::clone(&alive);
+    let stuck = move |_: Event<ConfigMap>| {
+        let held = Arc::clone(&held);
+        async move {
+            std::future::pending::<()>().await;
+            drop(held);
+        }
+    };
+    let _seen = informer.add_handler_with(HandlerOptions::default().name("stuck"), stuck);
+    factory.start();
+    settle().await;
+    let first = tokio::time::timeout(Duration::from_secs(5), factory.shutdown()).await;
+    assert!(first.is_err(), "given up");
+    assert_eq!(factory.running_tasks(), 1, "the handler still runs, and shows");
+    let error = factory.shutdown_within(Duration::from_secs(1)).await.unwrap_err();
+    assert_eq!((error.handlers, factory.running_tasks()), (vec!["stuck".to_owned()], 0));
+    assert_eq!(Arc::strong_count(&alive), 1, "its task has ended");
+    factory.shutdown().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_detached_handler_outside_of_a_factory_can_be_ended() {
+    let source = ScriptedSource::new();
+    source.lists(5, &[("a", 1)]);
+    let watch = source.live_watch();
+    let config = ReflectorConfig { streaming_lists: false, seed: Some(1), ..ReflectorConfig::default() };
+    let options = InformerOptions::default().reflector(config);
+    let informer = SharedInformer::<Value>::over(Kind::of::<ConfigMap>(), source, options);
+    let count = Arc::new(AtomicUsize::new(0));
+    let calls = Arc::clone(&count);
+    let handler = move |_: Event<Value>| {
+        calls.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(())
+    };
+    informer.add_handler(handler).detach();
+    informer.start();
+    settle().await;
+    let waits = informer.clone();
+    informer.shutdown_within(Duration::from_secs(5)).await.unwrap();
+    assert_eq!((count.load(Ordering::SeqCst), Arc::strong_count(&count), watch.is_closed()), (1, 1, true));
+    assert!(!waits.is_running() && waits.snapshot().len() == 1, "it stays readable");
+    waits.start();
+    assert!(!waits.is_running(), "it has ended for good");
+    informer.shutdown_within(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_informer_of_a_factory_is_shut_down_and_made_again() {
+    let server = server();
+    create(&api(&server), "a", "1").await;
+    let factory = SharedInformerFactory::new(server.client());
+    let first = factory.informer::<ConfigMap>();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    first.shutdown_within(Duration::from_secs(5)).await.unwrap();
+    assert_eq!((factory.running_tasks(), server.stats().open_watches), (0, 0));
+    let late = first.add_handler(Log::default().handler());
+    late.wait_for_sync().await;
+    assert!(!late.has_synced(), "nothing is delivered any more");
+    let second = factory.informer::<ConfigMap>();
+    second.wait_for_sync().await.unwrap();
+    assert_eq!((second.snapshot().len(), factory.stats().len()), (1, 1));
+    factory.shutdown().await.unwrap();
+}

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,7 +22,12 @@ const ABORT_LIMIT: Duration = Duration::from_millis(100);
 pub(crate) struct Keeper {
     core: Arc<Core>,
     cancel: CancellationToken,
+    /// Whether the factory has ended, rather than this informer alone.
+    factory_ended: CancellationToken,
+    /// The tasks of the factory, or of nobody else.
     tasks: Arc<Tasks>,
+    /// Those of them that belong to this informer.
+    own: Tasks,
     life: Mutex<Life>,
     running: watch::Sender<bool>,
     /// One change of namespaces at a time.
@@ -56,7 +61,9 @@ impl Keeper {
         Arc::new(Self {
             core,
             cancel: parent.child_token(),
+            factory_ended: parent.clone(),
             tasks: Arc::clone(tasks),
+            own: Tasks::default(),
             life: Mutex::default(),
             running: watch::Sender::new(false),
             changing: tokio::sync::Mutex::default(),
@@ -103,6 +110,17 @@ impl Keeper {
         tracker.wait().await;
     }
 
+    /// Ends everything, handlers included, for good.
+    pub(crate) async fn shutdown(&self, limit: Duration) -> Result<(), Unfinished> {
+        self.cancel.cancel();
+        self.own.join(limit).await
+    }
+
+    /// Whether it was shut down, and never runs again.
+    pub(crate) fn is_over(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
     pub(crate) fn is_running(&self) -> bool {
         *self.running.borrow() && !self.cancel.is_cancelled()
     }
@@ -127,8 +145,13 @@ impl Keeper {
     }
 
     fn not_running(&self) -> NotSynced {
-        let over = self.cancel.is_cancelled();
-        let why = if over { "its factory was shut down" } else { "it does not run; start() it first" };
+        let why = if self.factory_ended.is_cancelled() {
+            "its factory was shut down"
+        } else if self.cancel.is_cancelled() {
+            "it was shut down"
+        } else {
+            "it does not run; start() it first"
+        };
         NotSynced { kind: self.core.kind.to_string(), why: why.into() }
     }
 
@@ -216,7 +239,12 @@ impl Keeper {
                 () = work => {}
             }
         });
-        self.tasks.spawn(None, work);
+        self.spawn_task(None, work);
+    }
+
+    fn spawn_task(&self, name: Option<String>, work: impl Future<Output = ()> + Send + 'static) {
+        let task = self.tasks.spawn(name.clone(), self.own.tracker.track_future(work));
+        self.own.note(name, task);
     }
 
     /// Runs a handler's deliveries; when everything ends, the callback that runs may return.
@@ -229,7 +257,7 @@ impl Keeper {
         let cancel = self.cancel.clone();
         if cancel.is_cancelled() {
             end();
-            self.tasks.spawn(Some(name.to_owned()), work);
+            self.spawn_task(Some(name.to_owned()), work);
             return;
         }
         let work = async move {
@@ -243,13 +271,13 @@ impl Keeper {
                 }
             }
         };
-        self.tasks.spawn(Some(name.to_owned()), work);
+        self.spawn_task(Some(name.to_owned()), work);
     }
 
     /// Keeps this informer until something has come to its end.
     pub(crate) fn keep_until(self: &Arc<Self>, end: impl Future<Output = ()> + Send + 'static) {
         let keeper = Arc::clone(self);
-        self.tasks.spawn(None, async move {
+        self.spawn_task(None, async move {
             end.await;
             drop(keeper);
         });
@@ -278,39 +306,48 @@ impl Drop for Keeper {
 /// All tasks of a factory or of one informer, so that a shutdown can wait for them.
 #[derive(Default)]
 pub(crate) struct Tasks {
-    running: Mutex<Vec<(Option<String>, JoinHandle<()>)>>,
+    tracker: TaskTracker,
+    running: Mutex<Vec<(Option<String>, AbortHandle)>>,
 }
 
 impl Tasks {
-    fn spawn(&self, name: Option<String>, work: impl Future<Output = ()> + Send + 'static) {
-        let task = tokio::spawn(work);
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+    fn spawn(&self, name: Option<String>, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        let task = self.tracker.spawn(work).abort_handle();
+        self.note(name, task.clone());
+        task
+    }
+
+    fn note(&self, name: Option<String>, task: AbortHandle) {
+        let mut running = self.lock();
         running.retain(|(_, task)| !task.is_finished());
         running.push((name, task));
     }
 
     /// How many have not ended.
     pub(crate) fn running(&self) -> usize {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.iter().filter(|(_, task)| !task.is_finished()).count()
+        self.tracker.len()
     }
 
-    /// Waits for all of them, so long and no longer; then ends those that are left, and names them.
+    /// Waits for all of them until the limit; then aborts those that are left, and names them.
+    ///
+    /// # Cancel safety
+    /// Dropped, it forgets nothing: the next call waits for the same tasks.
     pub(crate) async fn join(&self, limit: Duration) -> Result<(), Unfinished> {
-        let deadline = tokio::time::Instant::now() + limit.min(NEVER);
-        let mut handlers = Vec::new();
-        loop {
-            let Some((name, mut task)) = self.running.lock().unwrap_or_else(PoisonError::into_inner).pop()
-            else {
-                break;
-            };
-            if tokio::time::timeout_at(deadline, &mut task).await.is_err() {
-                task.abort();
-                // It is gone at its next await; one that blocks its thread has none, and is not waited for.
-                let _ = tokio::time::timeout(ABORT_LIMIT, task).await;
-                handlers.extend(name);
-            }
+        self.tracker.close();
+        if tokio::time::timeout(limit.min(NEVER), self.tracker.wait()).await.is_ok() {
+            return Ok(());
         }
+        let left: Vec<_> = self.lock().iter().filter(|(_, task)| !task.is_finished()).cloned().collect();
+        for (_, task) in &left {
+            task.abort();
+        }
+        // They are gone at their next await; one that blocks its thread has none, and is not waited for.
+        let _ = tokio::time::timeout(ABORT_LIMIT, self.tracker.wait()).await;
+        let handlers: Vec<String> = left.into_iter().filter_map(|(name, _)| name).collect();
         if handlers.is_empty() { Ok(()) } else { Err(Unfinished { handlers }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Option<String>, AbortHandle)>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

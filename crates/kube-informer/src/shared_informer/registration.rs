@@ -123,7 +123,8 @@ impl Registration {
         let _ = finished.wait_for(|finished| *finished).await;
     }
 
-    /// Lets the handler go on, and keeps its informer, until the factory shuts down.
+    /// Lets the handler go on, and keeps its informer, until the factory shuts down or the informer does: see
+    /// [`SharedInformer::shutdown_within`](crate::SharedInformer::shutdown_within).
     pub fn detach(mut self) {
         self.detached = true;
         let mut finished = self.listener.finished();
