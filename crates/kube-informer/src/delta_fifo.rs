@@ -210,8 +210,9 @@ impl DeltaFifo {
         }
         for delta in objects {
             let key = delta.object.key().clone();
-            if let Some(waiting) = inner.segments.iter_mut().find(|segment| segment.has(&key)) {
-                waiting.join_round(&key, delta.round.as_deref());
+            let round = delta.round.as_deref();
+            if let Some(waiting) = inner.segments.iter_mut().find(|segment| segment.covers(&key, round)) {
+                waiting.join_round(&key, round);
             } else {
                 inner.bytes += delta.size();
                 inner.last_deltas().push(key, Element::Delta(delta));

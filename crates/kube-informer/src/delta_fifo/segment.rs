@@ -59,11 +59,13 @@ pub(crate) struct Batch {
 }
 
 impl Segment {
-    pub(super) fn has(&self, key: &ObjectKey) -> bool {
+    /// Whether a resync of a key is superfluous, because something of it waits here.
+    ///
+    /// Handlers that are due, `round`, get nothing of an unchanged object in a relist; who pops by hand gets all of it.
+    pub(super) fn covers(&self, key: &ObjectKey, round: Option<&[u64]>) -> bool {
         match self {
             Self::Deltas(deltas) => deltas.items.contains_key(key),
-            // Whatever it says of the key is newer than the store.
-            Self::Replace { scope, .. } => scope.contains(key),
+            Self::Replace { scope, .. } => round.is_none() && scope.contains(key),
         }
     }
 

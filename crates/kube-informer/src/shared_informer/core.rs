@@ -308,6 +308,7 @@ mod tests {
 
     use crate::delta_fifo::{Delta, DeltaType, Scope};
     use crate::object::Entry;
+    use crate::reflector::Replacement;
     use crate::source::ScriptedSource;
     use crate::{IndexBy, InformerOptions, Kind, SharedInformer};
 
@@ -330,6 +331,34 @@ mod tests {
         informer.add_index_by("handlers", by).unwrap();
         informer.core().process(batch);
         assert_eq!(informer.snapshot().by_index("handlers", "0 handlers").unwrap().count(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_resync_behind_a_waiting_relist_keeps_its_round() {
+        let (informer, entry) = informer_and_pod();
+        let core = informer.core();
+        core.fifo.put(&Scope::CLUSTER, Delta::new(DeltaType::Added, Arc::clone(&entry))).await;
+        core.process(core.fifo.drain().await.unwrap());
+        // A relist in which nothing has changed waits when the resync comes.
+        core.fifo.replace(
+            &Scope::CLUSTER,
+            Replacement {
+                objects: vec![Delta::new(DeltaType::Replaced, Arc::clone(&entry))],
+                set_aside: Vec::new(),
+                version: "2".into(),
+                trusted: true,
+                verifies: None,
+            },
+        );
+        let delta = Delta::new(DeltaType::Sync, entry);
+        core.fifo.resync([Delta { round: Some([1].into()), ..delta }]).await;
+        let ignored = || core.counts.ignored.load(std::sync::atomic::Ordering::Relaxed);
+        core.process(core.fifo.drain().await.unwrap());
+        assert_eq!((core.fifo.len(), ignored()), (1, 1), "the relist says nothing new, and the resync waits");
+        let batch = core.fifo.drain().await.unwrap();
+        let rounds: Vec<_> =
+            batch.items[0].1.iter().map(|element| element.delta().unwrap().round.clone()).collect();
+        assert_eq!(rounds, [Some([1].into())]);
     }
 
     #[tokio::test(start_paused = true)]
