@@ -6,6 +6,7 @@
 mod check;
 mod collected;
 mod config;
+mod doubt;
 mod list;
 mod machine;
 mod pace;

@@ -7,7 +7,8 @@ use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
 use super::Reflector;
-use super::machine::{Machine, Outcome, Reached};
+use super::doubt::Reached;
+use super::machine::{Machine, Outcome};
 use crate::object::Entry;
 use crate::source::{CheckRequest, History, SourceError, Witness};
 
@@ -20,20 +21,20 @@ pub(super) type Check<'a> = BoxFuture<'a, Result<History, SourceError>>;
 impl Reflector {
     /// Notes what the cache has, before a new watch changes it.
     pub(super) fn note_reached(&self, machine: &mut Machine) {
-        machine.reached(|version| {
+        machine.note_reached(|version| {
             let state = self.intake.state.load();
             let caught_up = state.version(&self.scope) == Some(version);
-            (caught_up && state.all_set_aside().next().is_none()).then(|| match self.scope.as_namespace() {
-                None => state.objects.len(),
-                namespace => state.range(namespace).count(),
-            })
+            (caught_up && state.nameless.is_empty()).then(|| state.count(&self.scope))
         });
     }
 
     pub(super) fn begin_check(&self, machine: &mut Machine) -> Option<Check<'_>> {
         let now = Instant::now();
-        let (Reached { version, witness, count }, lost_at) = machine.check_for(now)?;
-        let long = now.saturating_duration_since(lost_at) >= LONG_GAP;
+        let Ok(Reached { version, witness, count, lost_at }) = machine.begin_check(now)? else {
+            return Some(Box::pin(std::future::ready(Ok(History::Expired))));
+        };
+        // A short gap is hardly a restore: then the last change is enough, if there was one.
+        let long = now.saturating_duration_since(lost_at) >= LONG_GAP || witness.is_none();
         let request = CheckRequest { version, lost_at, witness, count: count.filter(|_| long) };
         self.status.update(|status| status.counts.checks += 1);
         let check = timeout(self.config.request_deadline, self.source.check(request));
@@ -49,11 +50,11 @@ impl Reflector {
     ) -> Option<Outcome> {
         let why = match answer {
             Ok(History::Same) => {
-                machine.checked(true);
+                machine.doubt().checked(true, Instant::now());
                 return None;
             }
             Ok(History::Unknown) => {
-                machine.checked(false);
+                machine.doubt().checked(false, Instant::now());
                 return None;
             }
             Ok(History::Other(why)) => {
@@ -61,10 +62,10 @@ impl Reflector {
                 warn!(kind = %self.intake.kind, why, "the server seems to be restored from a backup; listing again");
                 why
             }
-            Ok(History::Expired) => "the server no longer has the version of the cache",
+            Ok(History::Expired) => "whether the server was restored cannot be checked",
             Err(error) => {
                 debug!(error = error.with_cause(), "the check of the version failed; trying again later");
-                machine.check_failed(Instant::now());
+                machine.doubt().check_failed(Instant::now());
                 return None;
             }
         };

@@ -31,6 +31,7 @@ use std::time::Duration;
 use kube_wire::ResourceVersion;
 use tokio::time::Instant;
 
+use super::doubt::{Doubt, Reached};
 use super::pace::Pace;
 use super::{Mode, ReflectorConfig};
 use crate::backoff::Backoff;
@@ -55,7 +56,7 @@ const ODD_TRIES: u32 = 3;
 
 /// When a list that was not complete is verified first; twice as late each time that did not help.
 const RECHECK_FIRST: Duration = Duration::from_secs(10);
-const RECHECK_LAST: Duration = Duration::from_hours(1);
+const RECHECK_LAST: Duration = Duration::from_mins(10);
 
 /// A list that is older than the version seen is a restore if this many in a row are, over at least this time. One stale
 /// replica behind a load balancer must not look like a restored cluster.
@@ -73,10 +74,6 @@ const RECOVERED_AFTER: Duration = Duration::from_secs(10);
 
 /// A healthy watch is resumed within this time.
 const RESUME_SPREAD: Duration = Duration::from_millis(20);
-
-/// Checks of the version are at least this far apart.
-const CHECK_EVERY: Duration = Duration::from_secs(10);
-const CHECK_LAST: Duration = Duration::from_mins(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
@@ -168,9 +165,8 @@ pub(super) struct Machine {
     /// Streams in a row that broke, and that were refused.
     broken_streams: u32,
     refused_streams: u32,
-    /// Whether the server may have been restored since the last list: then a known uid and version mean nothing.
-    doubt: bool,
-    /// Whether a check showed that it was.
+    doubt: Doubt,
+    /// Whether a check showed that the server was restored.
     restored: bool,
     verifying: bool,
     /// Whether a list may be of any age.
@@ -201,24 +197,6 @@ pub(super) struct Machine {
     /// Since when there have been only failures, and how many.
     failing: Option<(Instant, u32)>,
     away: bool,
-    /// Whether a connection was lost since the version was last checked.
-    unchecked: bool,
-    next_check: Option<Instant>,
-    failed_checks: u32,
-    /// When the connection was lost, and what the cache had then.
-    lost_at: Option<Instant>,
-    reached: Option<Reached>,
-    /// The last change that was seen.
-    witness: Option<Witness>,
-}
-
-/// The state of the cache when a connection was lost.
-#[derive(Debug, Clone)]
-pub(super) struct Reached {
-    pub(super) version: ResourceVersion,
-    pub(super) witness: Option<Witness>,
-    /// How many objects the cache has, if the store has caught up with the version and everything could be read.
-    pub(super) count: Option<usize>,
 }
 
 impl Machine {
@@ -233,7 +211,7 @@ impl Machine {
             paged: None,
             broken_streams: 0,
             refused_streams: 0,
-            doubt: false,
+            doubt: Doubt::default(),
             restored: false,
             verifying: false,
             any_version: config.stale_first_list,
@@ -252,12 +230,6 @@ impl Machine {
             proven: false,
             failing: None,
             away: false,
-            unchecked: false,
-            next_check: None,
-            failed_checks: 0,
-            lost_at: None,
-            reached: None,
-            witness: None,
             config: config.clone(),
         };
         if !config.streaming_lists {
@@ -271,7 +243,7 @@ impl Machine {
 
     /// Continues after an earlier run: not to resume, but to notice a list that is older.
     pub(super) fn having_seen(self, version: Option<ResourceVersion>) -> Self {
-        let doubt = version.is_some();
+        let doubt = if version.is_some() { Doubt::of_earlier_run() } else { Doubt::default() };
         Self { version, doubt, ..self }
     }
 
@@ -285,7 +257,7 @@ impl Machine {
 
     /// Whether a matching uid and version means that the object is unchanged. A comparison looks at everything.
     pub(super) fn trusted(&self) -> bool {
-        !self.doubt && self.older.is_none() && !self.verifying
+        self.doubt.is_trusted() && self.older.is_none() && !self.verifying
     }
 
     /// If the next list is a comparison: the version up to which the cache should be right.
@@ -399,15 +371,12 @@ impl Machine {
     /// The sink has everything up to this version; `newest` was changed last.
     pub(super) fn listed(&mut self, version: ResourceVersion, newest: Option<Witness>, at: Instant) {
         self.version = Some(version);
-        self.witness = newest;
+        self.doubt.listed(newest);
         self.listed_at = Some(at);
         self.unverified = 0;
         self.odd_lists = 0;
         self.older = None;
-        self.doubt = false;
         self.restored = false;
-        self.unchecked = false;
-        self.reached = None;
         self.verifying = false;
         self.any_version = false;
         self.probing = false;
@@ -424,7 +393,7 @@ impl Machine {
         if !older {
             self.advanced |= self.version.as_ref() != Some(&version);
             self.version = Some(version);
-            self.witness = witness.or(self.witness.take());
+            self.doubt.moved(witness);
         }
     }
 
@@ -446,6 +415,7 @@ impl Machine {
         self.strikes = 0;
         self.odd_events = 0;
         self.polling = false;
+        self.probing = false;
         self.away = false;
         self.poll.succeeded();
         self.retry.succeeded();
@@ -457,51 +427,27 @@ impl Machine {
         self.failing.take_if(|_| !self.polling)
     }
 
-    /// Notes, after a lost connection and before a new watch, what the cache has. A second loss before the check does not
-    /// change it: events after the first may be of another history.
-    pub(super) fn reached(&mut self, count: impl FnOnce(&ResourceVersion) -> Option<usize>) {
-        if self.unchecked
-            && self.reached.is_none()
-            && let Some(version) = self.version.clone()
-            && version.as_u64().is_some_and(|number| number > 0)
-        {
-            let (count, witness) = (count(&version), self.witness.clone());
-            self.reached = Some(Reached { version, witness, count });
+    /// What is not known about the server since a connection was lost.
+    pub(super) fn doubt(&mut self) -> &mut Doubt {
+        &mut self.doubt
+    }
+
+    /// Notes, before a new watch, what the cache has, if a connection was lost.
+    pub(super) fn note_reached(&mut self, count: impl FnOnce(&ResourceVersion) -> Option<usize>) {
+        if let Some(version) = &self.version {
+            self.doubt.note(version, count);
         }
     }
 
-    /// When to check that the server still has the history that this cache was read from.
-    pub(super) fn check_at(&self, now: Instant) -> Option<Instant> {
-        self.reached.as_ref().map(|_| self.next_check.unwrap_or(now))
-    }
-
-    /// What a check looks for, and when the connection was lost.
-    pub(super) fn check_for(&mut self, now: Instant) -> Option<(Reached, Instant)> {
-        let reached = self.reached.clone()?;
+    /// Begins a check, which counts as a request.
+    pub(super) fn begin_check(&mut self, now: Instant) -> Option<Result<Reached, ()>> {
         let _ = self.pace.take(now);
-        self.next_check = Some(now + CHECK_EVERY);
-        Some((reached, self.lost_at.unwrap_or(now)))
+        self.doubt.begin_check(now)
     }
 
     /// A check showed that the server's history is another one.
     pub(super) fn is_restored(&mut self) {
         self.restored = true;
-    }
-
-    /// A check has an answer: the history is the same, or nobody can tell.
-    pub(super) fn checked(&mut self, same: bool) {
-        self.unchecked = false;
-        self.reached = None;
-        self.failed_checks = 0;
-        // Whether objects are unchanged is still not known if the check could not tell.
-        self.doubt &= !same;
-    }
-
-    /// A check failed; it is made again later.
-    pub(super) fn check_failed(&mut self, now: Instant) {
-        let wait = CHECK_EVERY.saturating_mul(1 << self.failed_checks.min(8)).min(CHECK_LAST);
-        self.failed_checks = self.failed_checks.saturating_add(1);
-        self.next_check = Some(now + wait);
     }
 
     /// Takes the outcome of the step, and returns how long to wait before the next.
@@ -544,7 +490,7 @@ impl Machine {
             Outcome::Ended(ended) => self.ended(ended, now),
             Outcome::Lost(error) => self.relist(Some(error), now),
             Outcome::Restored(_) => {
-                self.doubt = true;
+                self.doubt.lost(now);
                 self.watched = true;
                 self.relist(None, now)
             }
@@ -564,7 +510,7 @@ impl Machine {
     fn ended(&mut self, ended: &Ended, now: Instant) -> Duration {
         let failure = ended.failure.as_ref();
         if !ended.on_time || ended.silent >= QUIET {
-            self.lost(now);
+            self.doubt.lost(now);
         }
         if self.version.as_ref().is_some_and(is_absent) {
             // Without versions a watch cannot be resumed.
@@ -624,7 +570,7 @@ impl Machine {
             Step::Watch => {
                 // A watch that the server refused was not lost; a server that cannot be reached may come back restored.
                 if error.code().is_none() {
-                    self.lost(now);
+                    self.doubt.lost(now);
                 }
                 return self.strike(Some(error), now);
             }
@@ -661,6 +607,8 @@ impl Machine {
     /// Lists again because the version is lost.
     fn relist(&mut self, error: Option<&SourceError>, now: Instant) -> Duration {
         self.step = self.list_step();
+        // However often this list fails, only a list helps.
+        (self.probing, self.verifying) = (false, false);
         let retry_after = error.and_then(SourceError::retry_after);
         if std::mem::take(&mut self.watched) {
             // Many caches may have lost their watch at the same moment.
@@ -669,15 +617,6 @@ impl Machine {
         }
         self.fail(now);
         self.poll.next(retry_after)
-    }
-
-    /// The connection is lost: what the server is now must be looked at.
-    fn lost(&mut self, now: Instant) {
-        self.doubt = true;
-        if !self.unchecked {
-            self.lost_at = Some(now);
-        }
-        self.unchecked = true;
     }
 
     fn fail(&mut self, now: Instant) {

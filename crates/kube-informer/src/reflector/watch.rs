@@ -184,7 +184,7 @@ impl Reflector {
                 self.watch_works(machine);
                 continue;
             }
-            let check_at = machine.check_at(now).filter(|_| check.is_none());
+            let check_at = machine.doubt().check_at(now).filter(|_| check.is_none());
             if check_at.is_some_and(|at| now >= at) {
                 check = self.begin_check(machine);
                 continue;

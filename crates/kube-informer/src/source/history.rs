@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use kube_wire::ResourceVersion;
 use serde::Deserialize;
@@ -60,8 +61,28 @@ pub struct Histories {
 /// By kind and namespace.
 type Kinds = HashMap<(Kind, Option<String>), Arc<Latest>>;
 
-/// When the latest check began, of which version, and its answer.
-type Latest = tokio::sync::Mutex<Option<(Instant, ResourceVersion, History)>>;
+type Latest = tokio::sync::Mutex<Option<Checked>>;
+
+/// The latest check: when its connection was lost, when it began, of which version, and its answer.
+#[derive(Debug)]
+struct Checked {
+    lost_at: Instant,
+    began: Instant,
+    version: ResourceVersion,
+    history: History,
+}
+
+/// Connections that are lost within this time are lost together.
+const TOGETHER: Duration = Duration::from_secs(1);
+
+impl Checked {
+    /// Whether this answers a request, too. A cache that was connected for longer may have read its state after a restore, so its
+    /// check says nothing about one that was cut off before.
+    fn answers(&self, request: &CheckRequest) -> bool {
+        let covers = self.lost_at <= request.lost_at + TOGETHER && self.version >= request.version;
+        self.began >= request.lost_at && (covers || matches!(self.history, History::Other(_)))
+    }
+}
 
 impl Histories {
     /// Answers a check by one that began after the connection was lost and covers the version; else by `ask`.
@@ -76,16 +97,14 @@ impl Histories {
             Arc::clone(kinds.entry(of).or_default())
         };
         let mut latest = latest.lock().await;
-        if let Some((began, version, history)) = &*latest
-            && *began >= request.lost_at
-            && (*version >= request.version || matches!(history, History::Other(_)))
-        {
-            return Ok(*history);
+        if let Some(checked) = latest.as_ref().filter(|checked| checked.answers(request)) {
+            return Ok(checked.history);
         }
         let began = Instant::now();
         let history = ask.await?;
         if matches!(history, History::Same | History::Other(_)) {
-            *latest = Some((began, request.version.clone(), history));
+            let (lost_at, version) = (request.lost_at, request.version.clone());
+            *latest = Some(Checked { lost_at, began, version, history });
         }
         Ok(history)
     }

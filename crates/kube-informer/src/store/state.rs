@@ -65,6 +65,16 @@ impl State {
             .take_while(move |(key, _)| start.as_deref().is_none_or(|start| key.as_str().starts_with(start)))
     }
 
+    /// How many objects of a scope the server has, as far as is known: also those that could not be read.
+    pub(crate) fn count(&self, scope: &Scope) -> usize {
+        let unread = |key: &&ObjectKey| scope.contains(key) && self.objects.get(key.as_str()).is_none();
+        let stored = match scope.as_namespace() {
+            None => self.objects.len(),
+            namespace => self.range(namespace).count(),
+        };
+        stored + self.set_aside.keys().filter(unread).count()
+    }
+
     pub(crate) fn index(&self, name: &str) -> Option<&IndexTree> {
         self.indexes.iter().find(|index| *index.name == *name)
     }

@@ -554,39 +554,24 @@ fn a_success_starts_the_waits_again() {
 fn a_check_follows_a_lost_connection_and_not_a_watch_that_ended_on_time() {
     let now = Instant::now();
     let mut machine = Machine::new(&paged());
-    let mut end = |on_time, silent, at: Instant| {
+    let mut end = |on_time, silent| {
         machine.listed("5".into(), None, now);
         machine.opened();
         let ended = Ended { lasted: Duration::from_mins(5), on_time, silent, failure: None };
-        machine.on(&Outcome::Ended(ended), at);
-        machine.reached(|_| Some(3));
-        machine.check_at(at)
+        machine.on(&Outcome::Ended(ended), now);
+        machine.note_reached(|_| Some(3));
+        machine.doubt().check_at(now).is_some()
     };
-    assert_eq!(end(true, Duration::from_mins(1), now), None);
-    assert_eq!(end(false, Duration::ZERO, now), Some(now));
-    assert_eq!(end(true, Duration::from_mins(4), now), Some(now), "it was silent");
-    let (reached, _) = machine.check_for(now).unwrap();
-    assert_eq!((reached.version, reached.count), ("5".into(), Some(3)));
-    machine.checked(true);
-    assert_eq!(machine.check_at(now), None);
+    assert!(!end(true, Duration::from_mins(1)));
+    assert!(end(false, Duration::ZERO));
+    assert!(end(true, Duration::from_mins(4)), "it was silent");
 }
 
 #[test]
-fn a_second_loss_does_not_change_what_is_checked() {
-    let now = Instant::now();
-    let mut machine = Machine::new(&paged());
-    machine.listed("5".into(), None, now);
-    for version in ["6", "9"] {
-        machine.opened();
-        machine.moved(version.into(), None);
-        let ended = Ended { lasted: Duration::ZERO, on_time: false, silent: Duration::ZERO, failure: None };
-        machine.on(&Outcome::Ended(ended), now);
-        machine.reached(|_| None);
-    }
-    assert_eq!(machine.check_for(now).unwrap().0.version, "6".into());
-    assert!(!machine.trusted(), "until the check has an answer");
-    machine.checked(true);
-    assert!(machine.trusted());
+fn a_list_that_is_owed_is_made_until_it_succeeds() {
+    let mut machine = Machine::new(&ReflectorConfig { seed: Some(1), ..paged() });
+    let script = "list@5 fail:403 fail:403 fail:403 fail:500 event:3 unreadable fail:503 fail:504 list@6";
+    assert_eq!(steps(&mut machine, script), "W W W L W W L L L W");
 }
 
 /// Feeds outcomes and returns the steps that follow: `L`, `S` or `W`.
