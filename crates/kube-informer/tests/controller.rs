@@ -420,7 +420,7 @@ where
                 diary.note("gone");
                 return Ok(Action::done());
             };
-            finalizer(&api, "example.com/tidy", object, |event| {
+            finalizer(&context, &api, "example.com/tidy", object, |event| {
                 diary.note(if matches!(event, FinalizerEvent::Apply(_)) { "apply" } else { "cleanup" });
                 work(event)
             })

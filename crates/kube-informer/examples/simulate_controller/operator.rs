@@ -59,7 +59,7 @@ pub async fn reconcile(
     operator.mishaps.look_out();
     let Some(parent) = context.get(&request) else { return Ok(Action::done()) };
     let api: Api<Deployment> = Api::default_namespaced(operator.client.clone());
-    let result = finalizer(&api, "example.com/secret", parent, |event| async {
+    let result = finalizer(&context, &api, "example.com/secret", parent, |event| async {
         match event {
             FinalizerEvent::Apply(parent) => operator.apply(&parent).await,
             FinalizerEvent::Cleanup(parent) => operator.clean_up(&parent).await,

@@ -13,6 +13,8 @@ pub struct Action(pub(super) Next);
 pub(super) enum Next {
     AwaitChange,
     RequeueAfter(Duration),
+    /// A finalizer's cleanup goes on; otherwise as `RequeueAfter`.
+    CleanupRunning(Duration),
 }
 
 impl Action {
@@ -24,6 +26,18 @@ impl Action {
     /// Once more after this time, or earlier if something changes.
     pub fn requeue_after(delay: Duration) -> Self {
         Self(Next::RequeueAfter(delay))
+    }
+
+    /// The cleanup of a [`finalizer`](super::finalizer) has begun but not ended: the finalizer stays, and the cleanup is called
+    /// again after this time, or earlier if something changes.
+    ///
+    /// Elsewhere it is the same as [`requeue_after`](Self::requeue_after).
+    pub fn cleanup_running(delay: Duration) -> Self {
+        Self(Next::CleanupRunning(delay))
+    }
+
+    pub(super) fn is_cleanup_running(self) -> bool {
+        matches!(self.0, Next::CleanupRunning(_))
     }
 }
 

@@ -11,6 +11,7 @@ use kube_core::Resource;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use super::Context;
 use super::action::{Action, Failure};
 use crate::object::{Object, View};
 
@@ -38,12 +39,17 @@ pub enum FinalizerEvent<K> {
 /// | is to go | yes | `Cleanup`; when that has succeeded, the finalizer is taken off |
 /// | is to go | no | nothing |
 ///
-/// So `Cleanup` runs, and succeeds, for every object that `Apply` has ever run for. It may run more than once.
+/// So `Cleanup` runs, and succeeds, for every object that `Apply` has ever run for. It may run more than once. A cleanup that
+/// takes longer than one reconcile returns [`Action::cleanup_running`]: the finalizer stays, and `Cleanup` runs again.
 ///
 /// # Errors
-/// What `reconcile` fails with; what the server says to a patch, a conflict if the object has changed since it was read: then
-/// it is tried again. Changes during `Cleanup` are no conflict, if the controller may `get` the object as well as `patch` it.
+/// The error of `reconcile`; the server's answer to a patch. All of them are retried with backoff and count as failures:
+/// - a conflict (409), because the object has changed since it was cached. A conflict after `Cleanup` is resolved with a `get`
+///   first, if the controller may `get` the object, so that frequent changes do not repeat the cleanup;
+/// - a missing object (404), as long as the cache shows it;
+/// - an `api` of another namespace than the object's.
 pub async fn finalizer<K, F, Fut>(
+    context: &Context<K>,
     api: &Api<K>,
     name: &str,
     object: Object<K>,
@@ -54,6 +60,7 @@ where
     F: FnOnce(FinalizerEvent<K>) -> Fut,
     Fut: Future<Output = Result<Action, Failure>>,
 {
+    check_scope(api, &object)?;
     let finalizers = object.get()?.meta().finalizers.clone().unwrap_or_default();
     let holds = finalizers.iter().any(|held| held == name);
     match (object.deletion_timestamp().is_some(), holds) {
@@ -61,11 +68,24 @@ where
         (false, true) => reconcile(FinalizerEvent::Apply(object)).await,
         (true, true) => {
             let action = reconcile(FinalizerEvent::Cleanup(object.clone())).await?;
-            take_off(api, &object, finalizers, name).await?;
+            if !action.is_cleanup_running() {
+                take_off(context, api, &object, finalizers, name).await?;
+            }
             Ok(action)
         }
         (true, false) => Ok(Action::done()),
     }
+}
+
+/// An `Api` of another scope would address another object, or none.
+fn check_scope<K: Resource>(api: &Api<K>, object: &Object<K>) -> Result<(), Failure> {
+    if api.namespace() == object.namespace() {
+        return Ok(());
+    }
+    let scope =
+        |namespace: Option<&str>| namespace.map_or("no namespace".into(), |name| format!("namespace {name}"));
+    let (wrong, key, right) = (scope(api.namespace()), object.key(), scope(object.namespace()));
+    Err(Failure::retry(format!("the Api given to finalizer() is for {wrong}, but {key} is in {right}")))
 }
 
 async fn put_on<K>(
@@ -79,42 +99,42 @@ where
 {
     finalizers.push(name.to_owned());
     let version = object.version().to_string();
-    let patched = match set_finalizers(api, object, &version, &finalizers).await {
-        // Somebody was faster, or the cache is behind: either way news is on its way.
-        Err(Refused(status)) if status.code == 409 => None,
-        patched => patched?,
-    };
-    if let Some(now) = patched.as_ref().map(Resource::meta) {
-        if !now.finalizers.iter().flatten().any(|held| held == name) {
-            return Err(Failure::retry(format!("the server took the finalizer {name} off again")));
-        }
-        if now.resource_version.as_deref() == Some(&*version) {
-            let why = "was there already, and the cache does not show it: is .metadata.finalizers cut?";
-            return Err(Failure::retry(format!("the finalizer {name} {why}")));
-        }
+    let patched = set_finalizers(api, object, &version, &finalizers).await?;
+    let now = patched.meta();
+    if !now.finalizers.iter().flatten().any(|held| held == name) {
+        return Err(Failure::retry(format!("the server took the finalizer {name} off again")));
+    }
+    if now.resource_version.as_deref() == Some(&*version) {
+        let why = "was there already, and the cache does not show it: is .metadata.finalizers cut?";
+        return Err(Failure::retry(format!("the finalizer {name} {why}")));
     }
     Ok(Action::requeue_after(LOOK_AGAIN))
 }
 
-/// Takes a finalizer off. Who changes the object all the time, its status say, must not make it stay for ever.
+/// Takes a finalizer off. Frequent changes by others, of the status for example, must not keep the object.
 async fn take_off<K>(
+    context: &Context<K>,
     api: &Api<K>,
     object: &Object<K>,
     mut finalizers: Vec<String>,
     name: &str,
-) -> Result<(), kube_client::Error>
+) -> Result<(), Failure>
 where
-    K: Clone + Debug + DeserializeOwned,
+    K: View + Clone + Debug + DeserializeOwned,
 {
     let mut version = object.version().to_string();
     let mut conflicts = 0;
     loop {
         finalizers.retain(|held| held != name);
-        match set_finalizers(api, object, &version, &finalizers).await {
-            Err(Refused(status)) if status.code == 409 && conflicts < MAX_CONFLICTS => conflicts += 1,
-            done => return done.map(|_| ()),
-        }
-        let Some(now) = api.get_metadata_opt(object.name()).await? else { return Ok(()) };
+        let gone = match set_finalizers(api, object, &version, &finalizers).await {
+            Ok(_) => return Ok(()),
+            Err(Refused(status)) if status.code == 404 => true,
+            Err(Refused(status)) if status.code == 409 && conflicts < MAX_CONFLICTS => false,
+            Err(error) => return Err(error.into()),
+        };
+        conflicts += 1;
+        let now = if gone { None } else { api.get_metadata_opt(object.name()).await? };
+        let Some(now) = now else { return confirm_gone(context, object) };
         if now.metadata.uid.as_deref().is_some_and(|uid| *object.uid() != *uid) {
             return Ok(());
         }
@@ -123,21 +143,27 @@ where
     }
 }
 
-/// For the version that was read: if anybody has changed the object since, the server refuses. `None` if it is gone already,
-/// and nothing holds it.
+/// A 404 is believed once the cache agrees: it is also the answer to a request for the wrong server, kind or scope, and then the
+/// object stays for good with its finalizer.
+fn confirm_gone<K: View>(context: &Context<K>, object: &Object<K>) -> Result<(), Failure> {
+    match context.lister().get(object.key()) {
+        Some(cached) if cached.uid() == object.uid() => {
+            Err(Failure::retry(format!("the server has no {}, but the cache shows it", object.key())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refused by the server if anybody has changed the object since this version.
 async fn set_finalizers<K>(
     api: &Api<K>,
     object: &Object<K>,
     version: &str,
     finalizers: &[String],
-) -> Result<Option<K>, kube_client::Error>
+) -> Result<K, kube_client::Error>
 where
     K: Clone + Debug + DeserializeOwned,
 {
     let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
-    match api.patch(object.name(), &PatchParams::default(), &Patch::Merge(&patch)).await {
-        Ok(now) => Ok(Some(now)),
-        Err(Refused(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error),
-    }
+    api.patch(object.name(), &PatchParams::default(), &Patch::Merge(&patch)).await
 }

@@ -92,7 +92,7 @@ fn conclude(item: Item<ObjectKey>, outcome: Outcome, counts: &Counts) {
             counts.succeeded.fetch_add(1, Ordering::Relaxed);
             item.done();
         }
-        Outcome::Succeeded(Action(Next::RequeueAfter(delay))) => {
+        Outcome::Succeeded(Action(Next::RequeueAfter(delay) | Next::CleanupRunning(delay))) => {
             counts.succeeded.fetch_add(1, Ordering::Relaxed);
             item.requeue_after(delay);
         }
