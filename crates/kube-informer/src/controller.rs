@@ -37,7 +37,7 @@ pub use predicate::{Change, Predicate};
 use source::SourceCell;
 pub use source::{SourceState, SourceStats};
 pub use trigger::WatchOptions;
-use trigger::{Running, Trigger};
+use trigger::{Running, Target, Trigger};
 
 /// Reconciles the objects of a kind: the kind itself, what it owns, whatever concerns it.
 ///
@@ -64,6 +64,7 @@ pub struct Controller<K> {
     predicate: Option<Predicate>,
     triggers: Vec<Trigger>,
     workers: usize,
+    buffer_len: usize,
     reconcile_limit: Option<Duration>,
     start_limit: Option<Duration>,
     shutdown_limit: Duration,
@@ -104,6 +105,7 @@ impl<K: View> Controller<K> {
             predicate: None,
             triggers: Vec::new(),
             workers: 1,
+            buffer_len: 1024,
             reconcile_limit: None,
             start_limit: None,
             shutdown_limit: Duration::from_secs(30),
@@ -134,10 +136,14 @@ impl<K: View> Controller<K> {
 
     fn owned<T: View>(self, informer: SharedInformer<T>, options: WatchOptions) -> Self {
         let owner = self.informer.kind().clone();
-        self.watches_with(informer, options, move |owned: &Object<T>| trigger::owner_of(&owner, owned))
+        self.watched(informer, options, true, move |owned: &Object<T>| trigger::owner_of(&owner, owned))
     }
 
     /// A change of an object concerns the keys that a function says, before and after the change.
+    ///
+    /// If the function is so slow that changes of one object are merged, the keys of every state between are enqueued, too. If it
+    /// panics, or if there are more states between than [`buffer_len`](Self::buffer_len), every key of the controller's own kind
+    /// is enqueued, at most once a minute.
     pub fn watches<T: View, I: IntoIterator<Item = ObjectKey>>(
         self,
         informer: SharedInformer<T>,
@@ -160,17 +166,26 @@ impl<K: View> Controller<K> {
 
     /// As [`watches`](Self::watches), with options: predicates, or that the server need not have the kind.
     pub fn watches_with<T: View, I: IntoIterator<Item = ObjectKey>>(
-        mut self,
+        self,
         informer: SharedInformer<T>,
         options: WatchOptions,
         keys: impl Fn(&Object<T>) -> I + Send + Sync + 'static,
+    ) -> Self {
+        self.watched(informer, options, false, move |object| keys(object).into_iter().collect())
+    }
+
+    fn watched<T: View>(
+        mut self,
+        informer: SharedInformer<T>,
+        options: WatchOptions,
+        built_in: bool,
+        keys: impl Fn(&Object<T>) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
         if let Some(predicate) = &options.predicate {
             self.handle.count_drops_of(predicate);
         }
         let cell = self.handle.add_source(informer.kind().to_string());
-        let keys = move |object: &Object<T>| keys(object).into_iter().collect();
-        self.triggers.push(Trigger::informer(informer, cell, options, keys));
+        self.triggers.push(Trigger::informer(informer, cell, options, built_in, keys));
         self
     }
 
@@ -186,6 +201,14 @@ impl<K: View> Controller<K> {
     /// How many keys are worked on at once. One by default.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers.max(1);
+        self
+    }
+
+    /// How many changes each source buffers before changes of one object are merged. 1024 by default.
+    ///
+    /// Merged changes pass every predicate, and the keys of the states between are enqueued.
+    pub fn buffer_len(mut self, changes: usize) -> Self {
+        self.buffer_len = changes.max(1);
         self
     }
 
@@ -245,9 +268,15 @@ impl<K: View> Controller<K> {
         let context = Context { lister: self.informer.lister() };
         let options = WatchOptions { predicate: self.predicate, optional: false };
         let own_key = |object: &Object<K>| vec![object.key().clone()];
-        let own = Trigger::informer(self.informer, self.source, options, own_key);
+        let known = self.informer.read_as::<()>();
+        let target = Target {
+            queue: queue.clone(),
+            all_keys: Arc::new(move || known.snapshot().iter().map(|object| object.key().clone()).collect()),
+            buffer_len: self.buffer_len,
+        };
+        let own = Trigger::informer(self.informer, self.source, options, true, own_key);
         let sources: Vec<Running> =
-            std::iter::once(own).chain(self.triggers).map(|trigger| trigger.begin(queue)).collect();
+            std::iter::once(own).chain(self.triggers).map(|trigger| trigger.begin(&target)).collect();
         let mut shutdown = self.shutdown;
         let mut failure = source::first_failure(&sources).boxed();
         tokio::select! {

@@ -62,6 +62,18 @@ pub(crate) struct Owed {
     pub(crate) now: Option<Arc<Entry>>,
     /// Whether the add belongs to what was there before the handler.
     pub(crate) initial: bool,
+    /// Whether a list showed it that came after a restore from a backup: then versions do not tell what has changed.
+    pub(crate) restored: bool,
+    /// What a merge has left out, for those that need it; `None` if this is one change.
+    pub(crate) merged: Option<Box<Merged>>,
+}
+
+/// The states of an object that a merge has left out.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Merged {
+    pub(crate) between: Vec<Arc<Entry>>,
+    /// Whether there were more than could be kept.
+    pub(crate) lost: bool,
 }
 
 impl Owed {
@@ -79,7 +91,11 @@ impl Owed {
 
     pub(crate) fn recreate(told: Arc<Entry>, now: Arc<Entry>) -> Self {
         let died = Some((Arc::clone(&told), true));
-        Self { told: Some(told), died, now: Some(now), initial: false }
+        Self { told: Some(told), died, now: Some(now), ..Self::default() }
+    }
+
+    pub(crate) fn restored(self, restored: bool) -> Self {
+        Self { restored, ..self }
     }
 
     /// One after the other, as the handler needs to hear it when it hears both at once.
@@ -87,7 +103,8 @@ impl Owed {
         // Only what the handler was told of can die for it; and the first death is the one of what it was told.
         let died = self.told.as_ref().and(self.died.or(next.died));
         let told = if planted(Bug::MergeKeepsWrongOld) { next.told.or(self.told) } else { self.told };
-        Self { told, died, now: next.now, initial: self.initial }
+        let restored = self.restored || next.restored;
+        Self { told, died, now: next.now, initial: self.initial, restored, merged: self.merged }
     }
 
     /// The key of the object it is about.
@@ -95,8 +112,21 @@ impl Owed {
         self.told.as_ref().or(self.now.as_ref()).map(|entry| entry.key())
     }
 
-    /// Whether nothing is owed any more: it came and went unheard.
+    /// As [`then`](Self::then), with the states that neither the handler was told of nor will be.
+    pub(crate) fn then_without(self, next: Self) -> (Self, Vec<Arc<Entry>>) {
+        let mut left_out: Vec<_> = self.states().chain(next.states()).cloned().collect();
+        let merged = self.then(next);
+        left_out.retain(|state| !merged.states().any(|kept| Arc::ptr_eq(kept, state)));
+        left_out.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        (merged, left_out)
+    }
+
+    fn states(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.told.iter().chain(self.died.as_ref().map(|(last, _)| last)).chain(&self.now)
+    }
+
+    /// Whether nothing is owed any more: it came and went unheard, and nobody needs the states between.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.told.is_none() && self.now.is_none()
+        self.told.is_none() && self.now.is_none() && self.merged.is_none()
     }
 }

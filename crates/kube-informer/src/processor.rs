@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use crate::store::Applied;
 
-pub(crate) use deliver::{deliver, stream};
+pub(crate) use buffer::Hops;
+pub(crate) use deliver::{deliver, feed, stream};
 pub use listener::HandlerStats;
 pub(crate) use listener::{Listener, ListenerConfig};
 

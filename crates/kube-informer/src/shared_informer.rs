@@ -16,9 +16,11 @@ use std::time::Duration;
 use kube_wire::ResourceVersion;
 
 use crate::delta_fifo::Scope;
+use crate::event::Owed;
 use crate::handler::{EventHandler, HandlerOptions};
 use crate::lister::Lister;
 use crate::object::{Object, View};
+use crate::processor::Hops;
 use crate::reflector::ReflectorStatus;
 use crate::source::ListWatch;
 use crate::stats::InformerStats;
@@ -301,6 +303,17 @@ impl<K> SharedInformer<K> {
 
     pub(crate) fn has_changing_namespaces(&self) -> bool {
         self.core().options.changing_namespaces
+    }
+
+    /// Adds a trigger of a controller, which gets what is owed as it is.
+    pub(crate) fn add_trigger(
+        &self,
+        name: String,
+        buffer_len: usize,
+        hops: Hops,
+        take: impl FnMut(Owed) + Send + 'static,
+    ) -> Registration {
+        Registration::with_trigger(&self.keeper, name, buffer_len, hops, take)
     }
 
     /// Waits until it does not run.

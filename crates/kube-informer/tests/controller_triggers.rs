@@ -8,9 +8,11 @@ use std::time::Duration;
 use common::{api, change, create, server, settle};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_informer::controller::{Action, Context, Failure, Predicate, Request};
-use kube_informer::{Controller, ObjectKey, SharedInformerFactory};
+use kube_informer::source::ScriptedSource;
+use kube_informer::{Controller, InformerOptions, Kind, ObjectKey, SharedInformer, SharedInformerFactory};
 use kube_informer_apiserver::faults::{Fault, Faults, Rule};
 use kube_informer_apiserver::{ApiServer, Verb};
+use serde_json::{Value, json};
 
 /// The key of a reconcile, with the object's label `app` at that time.
 type Look = (String, Option<String>);
@@ -121,4 +123,138 @@ async fn a_change_by_a_restore_passes_the_predicates() {
         assert_eq!(cached.as_deref(), Some("3"), "the cache");
         assert_eq!(seen.last("a"), cached, "{name}: the cached state was reconciled last");
     }
+}
+
+/// A kind whose events come all at once, faster than any trigger takes them.
+struct Burst {
+    informer: SharedInformer<Value>,
+    watch: tokio::sync::mpsc::UnboundedSender<String>,
+}
+
+impl Burst {
+    /// An object in the namespace `default` with a label and a controlling owner of this name.
+    fn event(event: &str, name: &str, owner: &str, version: u64) -> String {
+        let metadata = json!({
+            "name": name, "namespace": "default", "uid": format!("uid-{name}"), "resourceVersion": version.to_string(),
+            "labels": {"app": owner},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": "u", "controller": true}],
+        });
+        format!("{}\n", json!({"type": event, "object": {"metadata": metadata}}))
+    }
+
+    fn new(kind: &str, objects: &[(&str, &str)]) -> Self {
+        let source = ScriptedSource::new();
+        let watch = source.live_watch();
+        let kind = Kind::new("v1", kind, "things", true);
+        let informer = SharedInformer::over(kind, source, InformerOptions::default());
+        let end = json!({"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}});
+        let mut text: String =
+            objects.iter().map(|(name, owner)| Self::event("ADDED", name, owner, 1)).collect();
+        text.push_str(&json!({"type": "BOOKMARK", "object": end}).to_string());
+        text.push('\n');
+        watch.send(text).unwrap();
+        Self { informer, watch }
+    }
+
+    /// Sends changes in one piece, each of a name to an owner. The first object fills a buffer of one.
+    fn changes(&self, changes: &[(&str, &str, &str)]) {
+        let number = |number: usize| u64::try_from(number).unwrap() + 10;
+        let filler = Self::event("MODIFIED", "filler", "filler", 10);
+        let changes = changes.iter().enumerate();
+        let text = changes.map(|(at, (event, name, owner))| Self::event(event, name, owner, number(at + 1)));
+        self.watch.send(filler + &text.collect::<String>()).unwrap();
+    }
+}
+
+/// Reconciles of config maps with these names, triggered by a burst of changes of things that they own or that map to them.
+async fn keys_after(owned: bool, changes: &[(&str, &str, &str)]) -> Vec<String> {
+    let server = server();
+    let (factory, seen) = (SharedInformerFactory::new(server.client()), Seen::default());
+    let burst = Burst::new("Thing", &[("filler", "filler"), ("wanderer", "a")]);
+    let controller = Controller::new(factory.informer::<ConfigMap>()).buffer_len(1);
+    let controller = if owned {
+        controller.owns(burst.informer.clone())
+    } else {
+        controller.watches(burst.informer.clone(), |thing| {
+            [ObjectKey::namespaced("default", thing.label("app").unwrap())]
+        })
+    };
+    let run = tokio::spawn(controller.run(seen.reconcile()));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    seen.take();
+    burst.changes(changes);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    run.abort();
+    let stats = burst.informer.stats();
+    assert!(stats.store.changes > 3, "the burst arrived: {stats:?}");
+    let mut keys = seen.take();
+    keys.retain(|key| key != "filler");
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_owner_between_is_enqueued_when_changes_merge() {
+    let hops = [("MODIFIED", "wanderer", "b"), ("MODIFIED", "wanderer", "c")];
+    for owned in [true, false] {
+        assert_eq!(keys_after(owned, &hops).await, ["a", "b", "c"], "owned: {owned}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_is_enqueued_when_its_object_came_and_went() {
+    let unheard = [("ADDED", "guest", "b"), ("DELETED", "guest", "b")];
+    let again = [("DELETED", "wanderer", "a"), ("ADDED", "wanderer", "b"), ("DELETED", "wanderer", "b")];
+    for owned in [true, false] {
+        assert_eq!(keys_after(owned, &unheard).await, ["b"], "owned: {owned}");
+        assert_eq!(keys_after(owned, &again).await, ["a", "b"], "owned: {owned}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_key_is_enqueued_when_states_between_were_lost() {
+    let server = server();
+    for name in ["a", "b", "c", "d", "e", "uninvolved"] {
+        create(&api(&server), name, "1").await;
+    }
+    let (factory, seen) = (SharedInformerFactory::new(server.client()), Seen::default());
+    let burst = Burst::new("Thing", &[("filler", "filler"), ("wanderer", "a")]);
+    let controller = Controller::new(factory.informer::<ConfigMap>())
+        .buffer_len(1)
+        .watches(burst.informer.clone(), |thing| {
+            [ObjectKey::namespaced("default", thing.label("app").unwrap())]
+        });
+    let run = tokio::spawn(controller.run(seen.reconcile()));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    seen.take();
+    burst.changes(&["b", "c", "d", "e"].map(|owner| ("MODIFIED", "wanderer", owner)));
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    let keys = seen.take();
+    for owner in ["a", "b", "c", "d", "e"] {
+        assert!(keys.contains(&owner.to_owned()), "{owner} does not know that it was an owner: {keys:?}");
+    }
+    let runs = keys.len();
+    assert!(runs < 20, "{runs} runs: the queue merges what comes twice");
+    run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn merged_changes_pass_the_predicates() {
+    let burst = Burst::new("Thing", &[("filler", "filler"), ("wanderer", "on")]);
+    let runs = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&runs);
+    let controller = Controller::new(burst.informer.clone()).buffer_len(1).filter(Predicate::labels());
+    let run = tokio::spawn(controller.run(move |request, _| {
+        seen.lock().unwrap().push(request.key.name().to_owned());
+        std::future::ready(Ok(Action::done()))
+    }));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    runs.lock().unwrap().clear();
+    burst.changes(&[("MODIFIED", "wanderer", "off"), ("MODIFIED", "wanderer", "on")]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    run.abort();
+    let mut keys = runs.lock().unwrap().clone();
+    keys.dedup();
+    assert_eq!(keys, ["wanderer"], "a reconcile may have seen the state between");
 }

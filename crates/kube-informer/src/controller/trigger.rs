@@ -8,20 +8,24 @@ use futures_core::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::error::ControllerError;
 use super::predicate::{Change, Predicate};
 use super::source::{PATIENCE, SourceCell, SourceState, SourceStats};
 use crate::ObjectKey;
-use crate::event::Deleted;
-use crate::handler::{EventHandler, HandlerOptions};
+use crate::event::Owed;
 use crate::intake::panic_text;
 use crate::object::{Kind, Object, View};
+use crate::processor::Hops;
 use crate::shared_informer::{Registration, SharedInformer};
 use crate::workqueue::{Add, Cause, WorkQueue};
 
 /// What was there before, and what merely comes round again, waits behind what is new.
 const LOW_PRIORITY: i8 = -50;
+
+/// The shortest time between two times that every key is enqueued.
+const ALL_EVERY: Duration = Duration::from_mins(1);
 
 /// How a controller watches a kind.
 #[derive(Debug, Clone, Default)]
@@ -47,8 +51,17 @@ impl WatchOptions {
     }
 }
 
-/// Starts a source that puts keys into this queue.
-type Begin = dyn FnOnce(&WorkQueue<ObjectKey>) -> Running + Send;
+/// Where sources put their keys.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) queue: WorkQueue<ObjectKey>,
+    /// All keys of the controller's own kind.
+    pub(super) all_keys: Arc<dyn Fn() -> Vec<ObjectKey> + Send + Sync>,
+    pub(super) buffer_len: usize,
+}
+
+/// Starts a source.
+type Begin = dyn FnOnce(&Target) -> Running + Send;
 
 /// A source of keys that has not begun.
 pub(super) struct Trigger(Box<Begin>);
@@ -73,29 +86,38 @@ enum Feed {
 }
 
 impl Trigger {
-    /// The objects of an informer, each mapped to the keys it concerns.
+    /// The objects of an informer, each mapped to the keys it concerns. `built_in`: the mapping is the library's own.
     pub(super) fn informer<T: View>(
         informer: SharedInformer<T>,
         cell: Arc<SourceCell>,
         options: WatchOptions,
+        built_in: bool,
         keys: impl Fn(&Object<T>) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
         let WatchOptions { predicate, optional } = options;
-        Self(Box::new(move |queue: &WorkQueue<ObjectKey>| {
+        Self(Box::new(move |target: &Target| {
             informer.start();
-            let source: Arc<str> = informer.kind().kind().into();
-            let options = HandlerOptions::default().name(format!("controller of {source}"));
-            let (queue, counted) = (queue.clone(), Arc::clone(&cell));
-            let enqueue = Enqueue { queue, cell: counted, source, predicate, keys };
-            let registration = informer.add_handler_with(options, enqueue);
+            let (source, keys): (Arc<str>, _) = (informer.kind().kind().into(), Arc::new(keys));
+            let hops = if built_in { map_hops(target, &source, &keys) } else { Hops::Keep };
+            let mut enqueue = Enqueue {
+                target: target.clone(),
+                cell: Arc::clone(&cell),
+                source,
+                predicate,
+                keys,
+                all_at: None,
+            };
+            let name = format!("controller of {}", enqueue.source);
+            let take = move |owed| enqueue.take::<T>(owed);
+            let registration = informer.add_trigger(name, target.buffer_len, hops, take);
             Running { cell, feed: Feed::Informer { informer: informer.read_as(), registration, optional } }
         }))
     }
 
     /// Keys from anywhere.
     pub(super) fn stream(cell: Arc<SourceCell>, mut keys: BoxStream<'static, ObjectKey>) -> Self {
-        Self(Box::new(move |queue: &WorkQueue<ObjectKey>| {
-            let (queue, source): (_, Arc<str>) = (queue.clone(), cell.name.as_str().into());
+        Self(Box::new(move |target: &Target| {
+            let (queue, source): (_, Arc<str>) = (target.queue.clone(), cell.name.as_str().into());
             cell.set(SourceState::Ready);
             let (panicked, panic) = watch::channel(None);
             let mut task = JoinSet::new();
@@ -119,8 +141,8 @@ impl Trigger {
         }))
     }
 
-    pub(super) fn begin(self, queue: &WorkQueue<ObjectKey>) -> Running {
-        (self.0)(queue)
+    pub(super) fn begin(self, target: &Target) -> Running {
+        (self.0)(target)
     }
 }
 
@@ -200,6 +222,20 @@ impl Running {
     }
 }
 
+/// Enqueues the keys of each state that a merge leaves out. The store is past that state, so its keys are due at once.
+fn map_hops<T: View, F>(target: &Target, source: &Arc<str>, keys: &Arc<F>) -> Hops
+where
+    F: Fn(&Object<T>) -> Vec<ObjectKey> + Send + Sync + 'static,
+{
+    let (queue, source, keys) = (target.queue.clone(), Arc::clone(source), Arc::clone(keys));
+    Hops::Map(Arc::new(move |state| {
+        for key in keys(&Object::new(Arc::clone(state))) {
+            let cause = Some(Cause::new(Arc::clone(&source), "updated"));
+            queue.add_with(key, Add { cause, ..Add::default() });
+        }
+    }))
+}
+
 /// The keys of the objects of a kind that manage others.
 pub(super) fn owner_of<T>(owner: &Kind, owned: &Object<T>) -> Vec<ObjectKey> {
     let managers = owned.owners().iter().filter(|manager| {
@@ -219,36 +255,71 @@ fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// A handler that enqueues keys and does nothing else.
+/// Enqueues the keys that a change concerns.
 struct Enqueue<F> {
-    queue: WorkQueue<ObjectKey>,
+    target: Target,
     cell: Arc<SourceCell>,
     source: Arc<str>,
     predicate: Option<Predicate>,
-    keys: F,
+    keys: Arc<F>,
+    /// When every key was, or will be, enqueued because the mapping of some state is not known.
+    all_at: Option<Instant>,
 }
 
 impl<F> Enqueue<F> {
-    /// The keys of one state of an object. A mapping that panics about one state does not lose the keys of the others.
-    fn keys_of<T>(&self, object: &Object<T>) -> Vec<ObjectKey>
+    fn take<T>(&mut self, owed: Owed)
     where
         F: Fn(&Object<T>) -> Vec<ObjectKey>,
     {
-        catch_unwind(AssertUnwindSafe(|| (self.keys)(object))).unwrap_or_else(|panic| {
-            let panic = panic_text(panic);
-            if self.cell.panicked() {
-                tracing::error!(source = &*self.source, panic, "a mapping to keys panicked");
+        let Owed { told, died, now, initial, restored, merged } = owed;
+        // Between two states that were reconciled, merged changes may look like none.
+        let judged = merged.is_none() && !restored;
+        let object = |entry| Object::<T>::new(entry);
+        match (told.map(object), died.map(|(last, _)| object(last)), now.map(object)) {
+            (Some(old), Some(last), now) => {
+                // Judged by the state that was enqueued last, whose keys must know of the end.
+                let change = Change { old: Some(&old), new: None };
+                self.enqueue("deleted", judged.then_some(change), &[&old, &last], 0);
+                if let Some(new) = now {
+                    let change = Change { old: None, new: Some(&new) };
+                    self.enqueue("added", judged.then_some(change), &[&new], 0);
+                }
             }
-            Vec::new()
-        })
+            (Some(old), None, Some(new)) => {
+                let change = Change { old: Some(&old), new: Some(&new) };
+                let same = old.is_same(&new) && merged.is_none();
+                let (event, priority) = if same { ("resync", LOW_PRIORITY) } else { ("updated", 0) };
+                // Both the old and the new owner.
+                self.enqueue(event, judged.then_some(change), &[&old, &new], priority);
+            }
+            (None, _, Some(new)) => {
+                let change = Change { old: None, new: Some(&new) };
+                let priority = if initial { LOW_PRIORITY } else { 0 };
+                self.enqueue("added", judged.then_some(change), &[&new], priority);
+            }
+            (_, _, None) => {}
+        }
+        if let Some(merged) = merged {
+            let between: Vec<Object<T>> = merged.between.into_iter().map(Object::new).collect();
+            self.enqueue("updated", None, &between.iter().collect::<Vec<_>>(), 0);
+            if merged.lost {
+                self.enqueue_all();
+            }
+        }
     }
 
-    fn enqueue<T>(&self, event: &'static str, change: Change<'_>, objects: &[&Object<T>], priority: i8)
-    where
+    /// Enqueues the keys of these states of an object, unless the predicate drops the change.
+    fn enqueue<T>(
+        &mut self,
+        event: &'static str,
+        change: Option<Change<'_>>,
+        objects: &[&Object<T>],
+        priority: i8,
+    ) where
         F: Fn(&Object<T>) -> Vec<ObjectKey>,
     {
-        let predicate = self.predicate.as_ref().filter(|_| change.is_ordinary());
-        if predicate.is_some_and(|predicate| !predicate.passes(&change)) {
+        let judge = self.predicate.as_ref().zip(change.filter(Change::is_ordinary));
+        if judge.is_some_and(|(predicate, change)| !predicate.passes(&change)) {
             return;
         }
         let mut keys: Vec<ObjectKey> = objects.iter().flat_map(|object| self.keys_of(object)).collect();
@@ -258,32 +329,40 @@ impl<F> Enqueue<F> {
         for key in keys {
             let cause = Cause::new(Arc::clone(&self.source), event);
             let cause = version.into_iter().fold(cause, Cause::at_version);
-            self.queue.add_with(key, Add { priority, cause: Some(cause), ..Add::default() });
+            self.target.queue.add_with(key, Add { priority, cause: Some(cause), ..Add::default() });
         }
     }
-}
 
-impl<T, F> EventHandler<T> for Enqueue<F>
-where
-    T: Send + Sync + 'static,
-    F: Fn(&Object<T>) -> Vec<ObjectKey> + Send + Sync + 'static,
-{
-    async fn on_add(&mut self, object: Object<T>, initial: bool) {
-        let change = Change { old: None, new: Some(&object) };
-        self.enqueue("added", change, &[&object], if initial { LOW_PRIORITY } else { 0 });
+    /// The keys of one state of an object. If the mapping panics, its keys are not known, and every key is enqueued.
+    fn keys_of<T>(&mut self, object: &Object<T>) -> Vec<ObjectKey>
+    where
+        F: Fn(&Object<T>) -> Vec<ObjectKey>,
+    {
+        let keys = catch_unwind(AssertUnwindSafe(|| (self.keys)(object)));
+        keys.unwrap_or_else(|panic| {
+            let (kind, panic) = (&self.cell.name, panic_text(panic));
+            if self.cell.panicked() {
+                tracing::error!(kind, panic, "a mapping to keys panicked; enqueueing every key");
+            }
+            self.enqueue_all();
+            Vec::new()
+        })
     }
 
-    async fn on_update(&mut self, old: Object<T>, new: Object<T>) {
-        let change = Change { old: Some(&old), new: Some(&new) };
-        let (event, priority) = if old.is_same(&new) { ("resync", LOW_PRIORITY) } else { ("updated", 0) };
-        // Who it belonged to must hear of it as well as who it belongs to.
-        self.enqueue(event, change, &[&old, &new], priority);
-    }
-
-    async fn on_delete(&mut self, deleted: Deleted<T>) {
-        // Judged by what the handler last heard of, for whose keys the end is news.
-        let change = Change { old: Some(&deleted.old), new: None };
-        self.enqueue("deleted", change, &[&deleted.old, &deleted.object], 0);
+    /// Enqueues every key of the controller's own kind, at most once in a while however often it is asked to.
+    fn enqueue_all(&mut self) {
+        let now = Instant::now();
+        if self.all_at.is_some_and(|at| at > now) {
+            // It comes, and it comes after this change.
+            return;
+        }
+        let at = self.all_at.map_or(now, |last| now.max(last + ALL_EVERY));
+        self.all_at = Some(at);
+        for key in (self.target.all_keys)() {
+            let cause = Some(Cause::new(Arc::clone(&self.source), "missed"));
+            let add = Add { priority: LOW_PRIORITY, after: at.saturating_duration_since(now), cause };
+            self.target.queue.add_with(key, add);
+        }
     }
 }
 
@@ -292,25 +371,29 @@ mod tests {
     use super::*;
     use crate::object::Entry;
 
-    fn secret(version: u32, app: &str) -> Object<()> {
+    fn secret(version: u32, app: &str) -> Arc<Entry> {
         let kind = Arc::new(Kind::new("v1", "Secret", "secrets", true));
         let json = format!(
             r#"{{"metadata":{{"name":"s","namespace":"x","uid":"u","resourceVersion":"{version}","labels":{{"app":"{app}"}}}}}}"#
         );
-        Object::new(Arc::new(Entry::from_json(&kind, json.as_bytes()).unwrap()))
+        Arc::new(Entry::from_json(&kind, json.as_bytes()).unwrap())
     }
 
     #[tokio::test]
-    async fn who_was_told_of_an_object_hears_of_its_end_whomever_it_belongs_to_by_then() {
+    async fn a_delete_concerns_the_last_owner_and_the_one_before() {
         let queue = WorkQueue::new();
         let keys = |object: &Object<()>| vec![ObjectKey::cluster(object.label("app").unwrap())];
         let predicate = Predicate::new("app=a", |change| change.old.unwrap().label("app") == Some("a"));
-        let (source, predicate) = ("Secret".into(), Some(predicate));
-        let cell = SourceCell::new("v1 Secret".into());
-        let mut enqueue = Enqueue { queue: queue.clone(), cell, source, predicate, keys };
-        // It changed hands and went before the handler heard of either.
-        let (old, object) = (secret(1, "a"), secret(2, "b"));
-        enqueue.on_delete(Deleted { old, object, final_state_unknown: false }).await;
+        let mut enqueue = Enqueue {
+            target: Target { queue: queue.clone(), all_keys: Arc::new(Vec::new), buffer_len: 1 },
+            cell: SourceCell::new("v1 Secret".into()),
+            source: "Secret".into(),
+            predicate: Some(predicate),
+            keys: Arc::new(keys),
+            all_at: None,
+        };
+        // It changed owners and was deleted before the trigger was notified of either.
+        enqueue.take(Owed::delete(secret(1, "a"), secret(2, "b"), false));
         let keys = [queue.get().await, queue.get().await].map(|item| item.unwrap().key().to_string());
         assert_eq!(keys, ["a", "b"]);
     }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::walk::Walk;
 use crate::ObjectKey;
 use crate::event::Owed;
+use crate::object::Entry;
 use crate::planted::{Bug, planted};
 use crate::store::State;
 
@@ -24,10 +25,62 @@ pub(super) struct Buffer {
     merged_order: BTreeMap<u64, ObjectKey>,
     next_place: u64,
     limit: usize,
+    hops: Hops,
+    /// How many states between are kept, for all keys together.
+    kept: usize,
     /// How many initial adds have not been heard yet.
     initial: usize,
     /// How many events were merged into others.
     pub(super) merges: u64,
+}
+
+/// Does what a state of an object asks for.
+type MapState = dyn Fn(&Arc<Entry>) + Send + Sync;
+
+/// What becomes of the states that a merge leaves out.
+///
+/// A handler needs the newest state only. A controller's trigger needs every state that the store has shown, because a reconcile
+/// may have acted on it: an object that went from owner A to B to C concerns B, too.
+#[derive(Clone, Default)]
+pub(crate) enum Hops {
+    /// They are skipped.
+    #[default]
+    Skip,
+    /// They are kept for a mapping that is the user's and must not run under a lock: as many as the buffer is long.
+    Keep,
+    /// They are mapped at once, by a function of the library that neither blocks nor calls back.
+    Map(Arc<MapState>),
+}
+
+impl Hops {
+    /// Merges two changes of a key. `kept` counts the states that are kept, up to `limit`.
+    fn merge(&self, first: Owed, next: Owed, kept: &mut usize, limit: usize) -> Owed {
+        match self {
+            Self::Skip => first.then(next),
+            Self::Keep => {
+                let (mut owed, left_out) = first.then_without(next);
+                let merged = owed.merged.get_or_insert_default();
+                for state in left_out {
+                    if *kept < limit {
+                        merged.between.push(state);
+                        *kept += 1;
+                    } else {
+                        merged.lost = true;
+                    }
+                }
+                owed
+            }
+            Self::Map(map) => {
+                let (mut owed, left_out) = first.then_without(next);
+                for state in &left_out {
+                    map(state);
+                }
+                let left = owed.told.is_some() || owed.now.is_some();
+                owed.merged = left.then(Box::default);
+                owed
+            }
+        }
+    }
 }
 
 struct Waiting {
@@ -37,7 +90,7 @@ struct Waiting {
 
 impl Buffer {
     /// A buffer that first gives what is in `found`.
-    pub(super) fn new(limit: usize, found: Option<Arc<State>>) -> Self {
+    pub(super) fn new(limit: usize, hops: Hops, found: Option<Arc<State>>) -> Self {
         Self {
             walks: found.map(Walk::joining).into_iter().filter(|walk| walk.left > 0).collect(),
             queue: VecDeque::new(),
@@ -45,6 +98,8 @@ impl Buffer {
             merged_order: BTreeMap::new(),
             next_place: 0,
             limit,
+            hops,
+            kept: 0,
             initial: 0,
             merges: 0,
         }
@@ -83,7 +138,8 @@ impl Buffer {
         };
         self.merges += 1;
         self.initial -= usize::from(owed.initial) + usize::from(waiting.owed.initial);
-        waiting.owed = std::mem::take(&mut waiting.owed).then(owed);
+        let first = std::mem::take(&mut waiting.owed);
+        waiting.owed = self.hops.merge(first, owed, &mut self.kept, self.limit);
         if waiting.owed.is_nothing() {
             // It came and went unheard.
             self.merged_order.remove(place);
@@ -106,7 +162,10 @@ impl Buffer {
             return Some(waiting.owed);
         }
         if let Some((_, key)) = self.merged_order.pop_first() {
-            return self.merged.remove(&key).map(|(_, waiting)| waiting.owed);
+            let owed = self.merged.remove(&key).map(|(_, waiting)| waiting.owed);
+            let between = owed.iter().filter_map(|owed| owed.merged.as_ref());
+            self.kept -= between.map(|merged| merged.between.len()).sum::<usize>();
+            return owed;
         }
         self.merged.shrink_to(self.limit);
         self.queue.shrink_to(self.limit);

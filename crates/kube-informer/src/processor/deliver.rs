@@ -49,6 +49,18 @@ where
     }
 }
 
+/// Gives a function what is owed as it is, until the listener ends.
+pub(crate) async fn feed(listener: Arc<Listener>, mut take: impl FnMut(Owed) + Send + 'static) {
+    while let Some(owed) = listener.next().await {
+        let initial = owed.initial;
+        if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| take(owed))) {
+            report(&listener, "trigger", panic);
+        }
+        listener.heard(initial);
+        tokio::task::consume_budget().await;
+    }
+}
+
 /// The same as a stream. An event counts as heard when the next one is asked for.
 pub(crate) fn stream<K>(listener: Arc<Listener>, filter: Option<Filter<K>>) -> BoxStream<'static, Event<K>>
 where
@@ -80,7 +92,7 @@ where
 
 /// The events that tell what is owed, at most a delete and an add. A filter that panics lets nothing pass.
 fn events<K>(listener: &Listener, owed: Owed, filter: Option<&Filter<K>>) -> [Option<Event<K>>; 2] {
-    let Owed { told, died, now, initial } = owed;
+    let Owed { told, died, now, initial, .. } = owed;
     let passes = |object: &Object<K>| {
         let Some(filter) = filter else { return true };
         std::panic::catch_unwind(AssertUnwindSafe(|| filter(object))).unwrap_or_else(|panic| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Hops};
 use super::walk::Walk;
 use crate::event::Owed;
 use crate::planted::{Bug, planted};
@@ -47,12 +47,13 @@ pub(crate) struct Listener {
     panics: AtomicU64,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct ListenerConfig {
     pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) resync_every: Option<Duration>,
     pub(crate) buffer_len: usize,
+    pub(crate) hops: Hops,
 }
 
 struct Inner {
@@ -76,7 +77,7 @@ enum End {
 impl Listener {
     /// A listener that first hears of what is in `found`. `listed`: the store has had its first list.
     pub(crate) fn new(config: ListenerConfig, found: Option<Arc<State>>, listed: bool) -> Arc<Self> {
-        let buffer = Buffer::new(config.buffer_len, found);
+        let buffer = Buffer::new(config.buffer_len, config.hops.clone(), found);
         let synced = listed && buffer.initial_done();
         Arc::new(Self {
             buffer: Mutex::new(Inner { buffer, listed, end: End::No, busy_since: None }),
@@ -238,7 +239,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_merge_that_removes_the_last_initial_add_syncs() {
-        let config = ListenerConfig { id: 1, name: "x".into(), resync_every: None, buffer_len: 1 };
+        let config =
+            ListenerConfig { id: 1, name: "x".into(), resync_every: None, buffer_len: 1, hops: Hops::Skip };
         let listener = Listener::new(config, None, false);
         let add = |entry| Owed::add(entry, true);
         let push = |notes| listener.push(&Applied { notes, ..Applied::default() });

@@ -10,9 +10,9 @@ use futures_core::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 
 use super::Keeper;
-use crate::event::Event;
+use crate::event::{Event, Owed};
 use crate::handler::{EventHandler, HandlerOptions, Resync};
-use crate::processor::{Listener, ListenerConfig, deliver, stream};
+use crate::processor::{Hops, Listener, ListenerConfig, deliver, feed, stream};
 use crate::stats::HandlerStats;
 
 /// A handler's place in an informer.
@@ -35,20 +35,38 @@ impl Registration {
     {
         let HandlerOptions { name, resync, buffer_len, filter } = options;
         let name = name.unwrap_or_else(|| short_name(std::any::type_name::<H>()));
-        let registration = Self::add(keeper, name, resync, buffer_len);
-        let listener = Arc::clone(&registration.listener);
-        let ending = Arc::clone(&listener);
-        let work = async move {
-            let finish = Finish(Arc::clone(&listener));
-            deliver(listener, handler, filter).await;
-            drop(finish);
-        };
-        keeper.spawn_handler(registration.listener.name(), move || ending.end(false), work);
+        let registration = Self::add(keeper, name, resync, buffer_len, Hops::Skip);
+        registration.serve(|listener| deliver(listener, handler, filter));
         registration
     }
 
+    /// A place for a trigger of a controller, which gets what is owed as it is.
+    pub(super) fn with_trigger(
+        keeper: &Arc<Keeper>,
+        name: String,
+        buffer_len: usize,
+        hops: Hops,
+        take: impl FnMut(Owed) + Send + 'static,
+    ) -> Self {
+        let registration = Self::add(keeper, name, Resync::AsInformer, buffer_len, hops);
+        registration.serve(|listener| feed(listener, take));
+        registration
+    }
+
+    /// Runs the task that delivers.
+    fn serve<Fut: Future<Output = ()> + Send + 'static>(&self, work: impl FnOnce(Arc<Listener>) -> Fut) {
+        let (listener, ending) = (Arc::clone(&self.listener), Arc::clone(&self.listener));
+        let finish = Finish(Arc::clone(&self.listener));
+        let work = work(listener);
+        let work = async move {
+            work.await;
+            drop(finish);
+        };
+        self.keeper.spawn_handler(self.listener.name(), move || ending.end(false), work);
+    }
+
     /// Takes a place. From here on nothing is missed: what is in the store now is heard first, then every change.
-    fn add(keeper: &Arc<Keeper>, name: String, resync: Resync, buffer_len: usize) -> Self {
+    fn add(keeper: &Arc<Keeper>, name: String, resync: Resync, buffer_len: usize, hops: Hops) -> Self {
         let core = keeper.core();
         let mut processor = core.processor();
         let config = ListenerConfig {
@@ -60,6 +78,7 @@ impl Registration {
                 Resync::Never => None,
             },
             buffer_len,
+            hops,
         };
         let listener = Listener::new(config, Some(core.indexer.cell.load_full()), core.has_synced());
         processor.add(Arc::clone(&listener));
@@ -176,7 +195,7 @@ impl<K: Send + Sync + 'static> EventStream<K> {
     pub(super) fn new(keeper: &Arc<Keeper>, options: HandlerOptions<K>) -> Self {
         let HandlerOptions { name, resync, buffer_len, filter } = options;
         let name = name.unwrap_or_else(|| "stream".into());
-        let registration = Registration::add(keeper, name, resync, buffer_len);
+        let registration = Registration::add(keeper, name, resync, buffer_len, Hops::Skip);
         let events = stream(Arc::clone(&registration.listener), filter);
         let events = events.take_until(keeper.ended().boxed()).boxed();
         Self { registration, events }

@@ -234,7 +234,8 @@ fn write(state: &mut State, key: &ObjectKey, delta: Delta, initial: bool, truste
     }
     let recreated = old.uid() != new.uid() && !planted(Bug::RecreatedAsUpdated);
     state.insert(slot);
-    note(if recreated { Owed::recreate(old, new) } else { Owed::update(old, new) }, None)
+    let owed = if recreated { Owed::recreate(old, new) } else { Owed::update(old, new) };
+    note(owed.restored(!trusted), None)
 }
 
 /// Keeps the old value, marked, and shows what is wrong with the new one.

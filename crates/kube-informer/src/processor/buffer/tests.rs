@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use super::*;
 use crate::Kind;
-use crate::object::Entry;
 
 /// What can happen to one object. A recreate is a delete and an add that were both missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,7 +171,7 @@ async fn a_buffer_of_any_length_tells_valid_stories_in_order() {
     for limit in 1..=3 {
         for story in (1..=5).flat_map(all_stories) {
             for pops in 0..1_u32 << story.len() {
-                let mut buffer = Buffer::new(limit, None);
+                let mut buffer = Buffer::new(limit, Hops::Skip, None);
                 let (mut world, mut told) = (World::default(), None);
                 for (i, happens) in story.iter().enumerate() {
                     let owed = world.step(*happens).expect("a possible story");
@@ -196,7 +195,7 @@ async fn a_buffer_of_any_length_tells_valid_stories_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn what_comes_and_goes_unheard_leaves_nothing_behind() {
-    let mut buffer = Buffer::new(1, None);
+    let mut buffer = Buffer::new(1, Hops::Skip, None);
     buffer.push(key("first"), Owed::add(entry("first", 1, 1), false));
     for i in 0..1000_u64 {
         let name = format!("churn-{}", i % 7);
@@ -211,7 +210,7 @@ async fn what_comes_and_goes_unheard_leaves_nothing_behind() {
 
 #[tokio::test(start_paused = true)]
 async fn initial_adds_are_counted_through_every_merge() {
-    let mut buffer = Buffer::new(1, None);
+    let mut buffer = Buffer::new(1, Hops::Skip, None);
     let (old, new) = (entry("a", 1, 1), entry("a", 2, 3));
     buffer.push(key("x"), Owed::add(entry("x", 1, 1), true));
     // Initial, and gone before it was heard.
@@ -237,7 +236,7 @@ async fn initial_adds_are_counted_through_every_merge() {
 
 #[tokio::test(start_paused = true)]
 async fn events_past_the_bound_are_merged_and_keys_keep_their_place() {
-    let mut buffer = Buffer::new(2, None);
+    let mut buffer = Buffer::new(2, Hops::Skip, None);
     for (name, version) in [("a", 1), ("b", 2), ("c", 3), ("d", 4)] {
         buffer.push(key(name), Owed::add(entry(name, 1, version), false));
     }
