@@ -5,11 +5,19 @@
 
 use std::io::Write;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use flate2::Compression;
 use flate2::write::{GzEncoder, MultiGzDecoder};
 
 use crate::WireError;
+
+/// How many compressed bytes are taken at a time. Deflate makes at most 1,032 bytes of one, so a step gives at most
+/// [`MAX_STEP`] bytes, however the stream was made.
+const STEP: usize = 256;
+
+/// The most plain bytes that one [`Gunzip::push`] gives: what the compressed bytes of a step can become, and what the decoder
+/// held back before.
+pub const MAX_STEP: usize = (STEP + 64) * 1032;
 
 /// One complete gzip member that holds these bytes.
 pub fn member(bytes: &[u8]) -> Vec<u8> {
@@ -18,19 +26,21 @@ pub fn member(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("writing to memory does not fail")
 }
 
-/// Unpacks a stream of gzip members: compressed chunks in as they come, plain bytes out.
+/// Unpacks a stream of gzip members in steps of bounded size: compressed chunks in as they come, plain bytes out.
 ///
 /// ```
 /// use kube_wire::gzip::{Gunzip, member};
 /// let stream = [member(b"one "), member(b"two")].concat();
-/// let (head, tail) = stream.split_at(9);
 /// let mut gunzip = Gunzip::default();
-/// let mut plain = gunzip.push(head).unwrap().to_vec();
-/// plain.extend_from_slice(&gunzip.push(tail).unwrap());
+/// let mut plain = Vec::new();
+/// for mut chunk in stream.chunks(9) {
+///     while !chunk.is_empty() {
+///         plain.extend_from_slice(&gunzip.push(&mut chunk).unwrap());
+///     }
+/// }
 /// gunzip.finish().unwrap();
 /// assert_eq!(plain, b"one two");
 /// ```
-#[derive(Debug)]
 pub struct Gunzip {
     decoder: MultiGzDecoder<Vec<u8>>,
     /// Whether any byte has come: no byte at all is an empty stream, not a truncated one.
@@ -44,10 +54,16 @@ impl Default for Gunzip {
 }
 
 impl Gunzip {
-    /// Takes the next compressed bytes and gives the plain bytes that are complete so far.
-    pub fn push(&mut self, compressed: &[u8]) -> Result<Bytes, WireError> {
-        self.begun |= !compressed.is_empty();
-        self.decoder.write_all(compressed).and_then(|()| self.decoder.flush()).map_err(corrupt)?;
+    /// Takes a few of the compressed bytes and gives the plain bytes that are complete so far, at most [`MAX_STEP`].
+    ///
+    /// Call it until `compressed` is empty: a small chunk can hold a thousand times as much.
+    pub fn push(&mut self, compressed: &mut impl Buf) -> Result<Bytes, WireError> {
+        let chunk = compressed.chunk();
+        let step = &chunk[..chunk.len().min(STEP)];
+        self.begun |= !step.is_empty();
+        self.decoder.write_all(step).and_then(|()| self.decoder.flush()).map_err(corrupt)?;
+        let taken = step.len();
+        compressed.advance(taken);
         Ok(Bytes::from(std::mem::take(self.decoder.get_mut())))
     }
 
@@ -57,6 +73,12 @@ impl Gunzip {
             return Ok(());
         }
         self.decoder.try_finish().map_err(|_| WireError::Truncated { inside: "a gzip member" })
+    }
+}
+
+impl std::fmt::Debug for Gunzip {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gunzip").field("begun", &self.begun).finish_non_exhaustive()
     }
 }
 
@@ -73,7 +95,10 @@ mod tests {
         let mut gunzip = Gunzip::default();
         let mut plain = Vec::new();
         for chunk in chunks {
-            plain.extend_from_slice(&gunzip.push(&chunk)?);
+            let mut chunk = &chunk[..];
+            while !chunk.is_empty() {
+                plain.extend_from_slice(&gunzip.push(&mut chunk)?);
+            }
         }
         gunzip.finish()?;
         Ok(plain)
@@ -95,8 +120,23 @@ mod tests {
     #[test]
     fn a_flushed_member_is_readable_before_the_next_one_comes() {
         let mut gunzip = Gunzip::default();
-        assert_eq!(gunzip.push(&member(b"first")).unwrap(), "first");
-        assert_eq!(gunzip.push(&member(b"second")).unwrap(), "second");
+        assert_eq!(gunzip.push(&mut &member(b"first")[..]).unwrap(), "first");
+        assert_eq!(gunzip.push(&mut &member(b"second")[..]).unwrap(), "second");
+    }
+
+    #[test]
+    fn a_bomb_is_unpacked_in_bounded_steps() {
+        let bomb = member(&vec![b' '; 8 << 20]);
+        assert!(bomb.len() < 64 << 10, "a thousandth: {}", bomb.len());
+        let mut packed = &bomb[..];
+        let (mut gunzip, mut total) = (Gunzip::default(), 0);
+        while !packed.is_empty() {
+            let plain = gunzip.push(&mut packed).unwrap();
+            assert!(plain.len() <= MAX_STEP, "{}", plain.len());
+            total += plain.len();
+        }
+        gunzip.finish().unwrap();
+        assert_eq!(total, 8 << 20);
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use futures_util::StreamExt;
-use http::StatusCode;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube_client::Client;
 use kube_client::client::Body;
@@ -27,6 +27,13 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// How much of the answer to a check is read. It has the metadata of one object, or one object.
 const MAX_CHECK_BYTES: usize = 4 << 20;
+
+/// How an answer is encoded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Identity,
+    Gzip,
+}
 
 /// One kind of a cluster: in all namespaces or in one, all objects or those that selectors choose.
 #[derive(Clone)]
@@ -141,6 +148,28 @@ impl KubeSource {
         query
     }
 
+    /// How the answer is encoded. A coding that was not asked for is refused: a server or proxy that compresses all the same
+    /// could make a reader unpack what it never agreed to.
+    fn coding(&self, headers: &HeaderMap) -> Result<Coding, SourceError> {
+        let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+        match (codings.next(), codings.next()) {
+            (None, _) => Ok(Coding::Identity),
+            (Some(one), None) if one.as_bytes().eq_ignore_ascii_case(b"identity") => Ok(Coding::Identity),
+            (Some(one), None) if self.gzip && one.as_bytes().eq_ignore_ascii_case(b"gzip") => {
+                Ok(Coding::Gzip)
+            }
+            (Some(found), _) => {
+                let (found, asked) = (String::from_utf8_lossy(found.as_bytes()), self.asked_coding());
+                let why = format!("it has the Content-Encoding {found:.40?}, and {asked:?} was asked for");
+                Err(SourceError::transport("the answer cannot be read", why))
+            }
+        }
+    }
+
+    fn asked_coding(&self) -> &'static str {
+        if self.gzip { "gzip" } else { "identity" }
+    }
+
     async fn send(&self, query: String, list: bool) -> Result<Answer, SourceError> {
         let path = self.kind.path(self.namespace.as_deref());
         self.get(&format!("{path}?{query}"), &self.accept(list)).await
@@ -150,7 +179,7 @@ impl KubeSource {
         let request = http::Request::get(uri)
             .header(ACCEPT, accept)
             // Some stacks unpack only the first of many gzip members; without this they would ask for gzip on their own.
-            .header(ACCEPT_ENCODING, if self.gzip { "gzip" } else { "identity" })
+            .header(ACCEPT_ENCODING, self.asked_coding())
             .body(Body::empty())
             .map_err(|error| SourceError::transport("the request cannot be made", error))?;
         let response = self.client.send(request).await.map_err(|error| {
@@ -172,17 +201,21 @@ impl KubeSource {
                 .and_then(|value| value.to_str().ok()?.parse().ok())
                 .map(Duration::from_secs);
             let body = Limited::new(body, MAX_ERROR_BYTES).collect().await.map(|body| body.to_bytes());
-            return Err(SourceError::from_response(
-                head.status.as_u16(),
-                &body.unwrap_or_default(),
-                retry_after,
-            ));
+            let body = body.unwrap_or_default();
+            let body = match self.coding(&head.headers) {
+                Ok(Coding::Identity) => body,
+                Ok(Coding::Gzip) => unpack_error(body),
+                // The code says enough.
+                Err(_) => Bytes::new(),
+            };
+            return Err(SourceError::from_response(head.status.as_u16(), &body, retry_after));
         }
+        let coding = self.coding(&head.headers)?;
         let body = body.into_data_stream();
         let body = body
             .map(|chunk| chunk.map_err(|error| SourceError::transport("the connection broke", error)))
             .boxed();
-        let packed = head.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip");
+        let packed = coding == Coding::Gzip;
         let wire = self.wire(head.headers.get(CONTENT_TYPE));
         Ok(Answer { wire, body: if packed { unpack(body) } else { body } })
     }
@@ -319,20 +352,38 @@ impl std::fmt::Debug for KubeSource {
     }
 }
 
+/// Unpacks a stream in steps of bounded size. The next step waits until the one before was taken.
 fn unpack(
     body: BoxStream<'static, Result<Bytes, SourceError>>,
 ) -> BoxStream<'static, Result<Bytes, SourceError>> {
-    let state = Some((body, Gunzip::default()));
+    let state = Some((body, Bytes::new(), Gunzip::default()));
     futures_util::stream::unfold(state, |state| async move {
-        let (mut body, mut gunzip) = state?;
-        match body.next().await {
-            Some(Ok(chunk)) => match gunzip.push(&chunk) {
-                Ok(plain) => Some((Ok(plain), Some((body, gunzip)))),
-                Err(error) => Some((Err(error.into()), None)),
-            },
-            Some(Err(error)) => Some((Err(error), None)),
-            None => gunzip.finish().err().map(|error| (Err(error.into()), None)),
+        let (mut body, mut packed, mut gunzip) = state?;
+        loop {
+            while packed.has_remaining() {
+                match gunzip.push(&mut packed) {
+                    Ok(plain) if plain.is_empty() => {}
+                    Ok(plain) => return Some((Ok(plain), Some((body, packed, gunzip)))),
+                    Err(error) => return Some((Err(error.into()), None)),
+                }
+            }
+            match body.next().await {
+                Some(Ok(chunk)) => packed = chunk,
+                Some(Err(error)) => return Some((Err(error), None)),
+                None => return gunzip.finish().err().map(|error| (Err(error.into()), None)),
+            }
         }
     })
     .boxed()
+}
+
+/// As much of a compressed error as is read of any error.
+fn unpack_error(mut packed: Bytes) -> Bytes {
+    let (mut gunzip, mut plain) = (Gunzip::default(), Vec::new());
+    while packed.has_remaining() && plain.len() < MAX_ERROR_BYTES {
+        let Ok(step) = gunzip.push(&mut packed) else { break };
+        plain.extend_from_slice(&step);
+    }
+    plain.truncate(MAX_ERROR_BYTES);
+    plain.into()
 }

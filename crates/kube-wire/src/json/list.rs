@@ -36,11 +36,11 @@ pub struct ListMeta {
 /// assert_eq!(list.next_item().unwrap(), None);
 /// assert_eq!(list.finish().unwrap().resource_version.unwrap().to_string(), "7");
 /// ```
-#[derive(Debug)]
 pub struct ListSplitter {
     buffer: BytesMut,
     state: State,
     value: ValueEnd,
+    /// What the list says of itself: `kind`, `apiVersion` and `metadata`, each once.
     head: Vec<(String, Bytes)>,
     /// Whether there were items, if only none of them. A table or a status has no such field.
     is_list: bool,
@@ -128,7 +128,11 @@ impl ListSplitter {
                     let key = key.clone();
                     let Some(value) = self.take_value()? else { return Ok(None) };
                     self.is_list |= key == "items" && *value == *b"null";
-                    self.head.push((key, value));
+                    // Other members are not kept, or a list of nothing but members would fill the memory.
+                    if matches!(&*key, "kind" | "apiVersion" | "metadata") {
+                        self.head.retain(|(known, _)| *known != key);
+                        self.head.push((key, value));
+                    }
                     self.state = State::Key;
                 }
                 State::Items => match byte {
@@ -208,7 +212,18 @@ impl ListSplitter {
         if end == 0 {
             return Err(WireError::Json { at: 0, expected: "a value" });
         }
+        // However it arrived: whether an item is too large must not depend on the chunks.
+        if end > self.limit {
+            return Err(WireError::TooLarge { limit: self.limit });
+        }
         Ok(Some(self.buffer.split_to(end).freeze()))
+    }
+}
+
+/// How much waits, not what: it may be a secret.
+impl std::fmt::Debug for ListSplitter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ListSplitter").field("buffered", &self.buffered()).finish_non_exhaustive()
     }
 }
 
@@ -353,5 +368,19 @@ mod tests {
         let mut splitter = ListSplitter::with_limit(10);
         splitter.push(br#"{"items":[{"a":"0123456789"#);
         assert_eq!(splitter.next_item(), Err(WireError::TooLarge { limit: 10 }));
+        let mut whole = ListSplitter::with_limit(10);
+        whole.push(br#"{"items":[{"a":"0123456789"}]}"#);
+        assert_eq!(whole.next_item(), Err(WireError::TooLarge { limit: 10 }));
+    }
+
+    #[test]
+    fn members_without_an_end_take_no_memory() {
+        let mut splitter = ListSplitter::default();
+        splitter.push(b"{");
+        for i in 0..10_000 {
+            splitter.push(format!(r#""x{i}":{i},"metadata":{{"resourceVersion":"{i}"}},"#).as_bytes());
+            assert_eq!(splitter.next_item().unwrap(), None);
+        }
+        assert_eq!((splitter.head.len(), splitter.buffered()), (1, 0));
     }
 }

@@ -26,12 +26,19 @@ pub enum EventType {
 }
 
 /// One event: its type, and its object as the bytes it was.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct WatchEvent<'a> {
     /// What happened.
     pub kind: EventType,
     /// The object, undecoded.
     pub object: &'a [u8],
+}
+
+/// The size of the object, not its content: it may be a secret.
+impl fmt::Debug for WatchEvent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WatchEvent({:?}, {} bytes)", self.kind, self.object.len())
+    }
 }
 
 impl<'a> WatchEvent<'a> {
@@ -97,11 +104,17 @@ pub fn write_event(out: &mut Vec<u8>, kind: &EventType, object: &[u8]) {
 }
 
 /// Splits a stream into lines: chunks in as they come, complete lines out.
-#[derive(Debug)]
 pub struct LineSplitter {
     buffer: BytesMut,
     scanned: usize,
     limit: usize,
+}
+
+/// How much waits, not what: it may be a secret.
+impl fmt::Debug for LineSplitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LineSplitter").field("buffered", &self.buffer.len()).finish_non_exhaustive()
+    }
 }
 
 impl Default for LineSplitter {
@@ -129,6 +142,9 @@ impl LineSplitter {
             self.scanned = 0;
             if line.last() == Some(&b'\r') {
                 line.truncate(line.len() - 1);
+            }
+            if line.len() > self.limit {
+                return Err(WireError::TooLarge { limit: self.limit });
             }
             if !line.is_empty() {
                 return Ok(Some(line.freeze()));
