@@ -1,5 +1,7 @@
 //! What can be wrong with bytes from the wire.
 
+use crate::problem;
+
 /// Bytes that are not what they should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -20,7 +22,7 @@ pub enum WireError {
         /// What should stand there.
         expected: &'static str,
     },
-    /// The bytes are well formed, but do not fit the type.
+    /// The bytes are well formed, but do not fit the type. The text names places and types, never a value of the data.
     #[error("unexpected value: {0}")]
     Decode(String),
     /// The bytes ended in the middle of something.
@@ -42,6 +44,14 @@ pub enum WireError {
 
 impl From<serde_json::Error> for WireError {
     fn from(error: serde_json::Error) -> Self {
-        Self::Decode(error.to_string())
+        let text = error.to_string();
+        Self::Decode(if error.is_data() { problem::without_values(&text) } else { text })
+    }
+}
+
+impl WireError {
+    /// Why JSON text does not fit a type: the path to the value and what was expected, without the value.
+    pub fn in_json(json: &[u8], error: &serde_json::Error) -> Self {
+        Self::Decode(problem::in_json(json, error))
     }
 }

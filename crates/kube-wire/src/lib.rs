@@ -16,6 +16,7 @@ pub mod gzip;
 pub mod json;
 pub mod meta;
 pub mod path;
+mod problem;
 pub mod protobuf;
 pub mod selector;
 pub mod version;

@@ -81,8 +81,8 @@ impl Wire {
         bytes: &[u8],
     ) -> Result<K, WireError> {
         match self {
-            Self::Json if typed => Ok(serde_json::from_slice(bytes)?),
-            Self::Json => Ok(serde_json::from_slice(&with_type(kind, bytes))?),
+            Self::Json if typed => from_json(bytes),
+            Self::Json => from_json(&with_type(kind, bytes)),
             _ => protobuf::from_slice(self.schema(kind)?, bytes),
         }
     }
@@ -104,6 +104,10 @@ impl Wire {
         protobuf::Kind::find(api_version, name)
             .ok_or_else(|| WireError::Decode(format!("the protobuf form of {kind} is not known")))
     }
+}
+
+fn from_json<K: DeserializeOwned>(json: &[u8]) -> Result<K, WireError> {
+    serde_json::from_slice(json).map_err(|error| WireError::in_json(json, &error))
 }
 
 /// The JSON object with `apiVersion` and `kind` put in front of its other members.

@@ -8,6 +8,10 @@ use serde::Deserialize;
 
 use crate::planted::{Bug, planted};
 
+/// How much of a body that is not a `Status` is quoted, and of a `Status`, in characters.
+const MAX_QUOTED: usize = 200;
+const MAX_MESSAGE: usize = 1000;
+
 /// A list or watch that failed. Answers the questions a reflector has; `source()` carries the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -85,8 +89,8 @@ impl SourceError {
             let retry_after = retry_after.or(Self::asked_to_wait(&status));
             return Self { code: Some(code), retry_after, ..Self::from_parsed(&status) };
         }
-        let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
-        Self { code: Some(code), retry_after, ..Self::plain(format!("HTTP {code}: {}", text.trim())) }
+        let text = one_line(String::from_utf8_lossy(body).trim(), MAX_QUOTED);
+        Self { code: Some(code), retry_after, ..Self::plain(format!("HTTP {code}: {text}")) }
     }
 
     /// The object of an `ERROR` event.
@@ -115,14 +119,11 @@ impl SourceError {
             || (status.reason == "Timeout" && status.message.contains("Too large resource version"))
             // An exact read of a future version that etcd itself answers.
             || status.message.contains("required revision is a future revision");
-        let message = if status.code == 0 {
-            status.message.clone()
-        } else {
-            format!("HTTP {}: {}", status.code, status.message)
-        };
+        let message = one_line(&status.message, MAX_MESSAGE);
+        let message = if status.code == 0 { message } else { format!("HTTP {}: {message}", status.code) };
         Self {
             code: (status.code != 0).then_some(status.code),
-            reason: status.reason.clone(),
+            reason: one_line(&status.reason, MAX_QUOTED),
             too_large,
             ..Self::plain(message)
         }
@@ -212,6 +213,27 @@ impl SourceError {
     }
 }
 
+/// The beginning of a foreign text, such that it stays one line of a log: whoever answers in the server's place must not be able
+/// to write lines of its own, or to move the cursor of a terminal.
+fn one_line(text: &str, max: usize) -> String {
+    let mut line = String::new();
+    let mut chars = text.chars();
+    for char in chars.by_ref().take(max) {
+        // Control characters, line separators, and marks that turn the direction of text around.
+        let is_unsafe = char.is_control()
+            || matches!(char, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if is_unsafe {
+            line.extend(char.escape_default());
+        } else {
+            line.push(char);
+        }
+    }
+    if chars.next().is_some() {
+        line.push('…');
+    }
+    line
+}
+
 impl From<WireError> for SourceError {
     fn from(error: WireError) -> Self {
         Self::transport("the answer cannot be read", error)
@@ -248,6 +270,25 @@ mod tests {
             !SourceError::from_response(504, br#"{"kind":"Status","reason":"Timeout","code":504}"#, None)
                 .needs_list()
         );
+    }
+
+    #[test]
+    fn foreign_texts_stay_on_one_line_and_short() {
+        let body = format!("<html>\n\x1b[2J\r2026 INFO all is well\u{2028}\u{202e}{}", "x".repeat(500));
+        let error = SourceError::from_response(502, body.as_bytes(), None).to_string();
+        assert!(
+            error.starts_with(r"HTTP 502: <html>\n\u{1b}[2J\r2026 INFO all is well\u{2028}\u{202e}xxx"),
+            "{error}"
+        );
+        assert!(error.chars().count() < 260 && error.ends_with('…'), "{error}");
+        let status = serde_json::json!({"kind": "Status", "message": format!("a\nb{}", "x".repeat(5000)), "code": 500});
+        for error in [
+            SourceError::from_response(500, status.to_string().as_bytes(), None),
+            SourceError::from_status(status.to_string().as_bytes()),
+        ] {
+            let error = error.to_string();
+            assert!(error.starts_with(r"HTTP 500: a\nbxxx") && error.chars().count() < 1100, "{error}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::fields::{Body, Fields};
 use super::leaf::{self, Leaf};
 use super::schema::{Kind, Message, Shape, Type, message_at};
 use super::wire::Value;
-use crate::WireError;
+use crate::{WireError, problem};
 
 /// How deep lists, maps and messages may stand in one another: as deep as in JSON text.
 const MAX_DEPTH: u8 = 128;
@@ -333,7 +333,7 @@ fn visit_text<'de, V: Visitor<'de>>(text: Cow<'de, str>, visitor: V) -> Result<V
 
 impl de::Error for WireError {
     fn custom<T: std::fmt::Display>(message: T) -> Self {
-        Self::Decode(message.to_string())
+        Self::Decode(problem::without_values(&message.to_string()))
     }
 }
 
