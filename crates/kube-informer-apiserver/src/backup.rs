@@ -3,9 +3,16 @@
 use crate::storage::BackupData;
 
 /// A copy of everything a server stored at one revision: see [`ApiServer::backup`](crate::ApiServer::backup).
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Backup {
     data: BackupData,
+}
+
+/// The revision, not the objects: they can be secrets.
+impl std::fmt::Debug for Backup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Backup").field("revision", &self.revision()).finish_non_exhaustive()
+    }
 }
 
 impl Backup {

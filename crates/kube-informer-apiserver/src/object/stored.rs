@@ -21,7 +21,6 @@ const CLOSING: &[u8] = b"}\n";
 const METADATA_OPENING: &[u8] = br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","#;
 
 /// An object as it is stored: immutable, encoded once.
-#[derive(Debug)]
 pub(crate) struct Stored {
     /// `namespace/name`, or `name`.
     pub(crate) key: Arc<str>,
@@ -43,6 +42,13 @@ pub(crate) struct Stored {
     wire: Option<wire::Kind>,
     /// The protobuf form, made for the first reader who wants it and shared by all.
     frame: OnceLock<Frame>,
+}
+
+/// Which object it is, not what it holds: it can be a secret. Everything that stores objects prints them through this.
+impl std::fmt::Debug for Stored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}@{}", self.key, self.revision)
+    }
 }
 
 impl Stored {
