@@ -1,6 +1,7 @@
 //! Shows what an informer does to somebody who has never heard of one.
 
 mod narrator;
+mod words;
 mod workload;
 
 use std::io::{IsTerminal, Write};
@@ -63,9 +64,6 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         out,
         "   over one open connection. Whoever in the program wants to know about pods reads that memory."
     )?;
-    // The connection breaks half-way, as connections do.
-    let half = Duration::from_secs(arguments.seconds / 2);
-    faults.inject(Rule::on(Fault::CutFrame).verb(Verb::Watch).resource("pods").after(half).times(1));
     let narrator = Narrator::new(out.is_terminal());
     let errors = narrator.clone();
     let reflector = ReflectorConfig {
@@ -82,11 +80,13 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     factory.start();
     factory.wait_for_sync().await?;
     handler.wait_for_sync().await;
+    let first = Requests::of(&server);
     writeln!(
         out,
-        "   Synced: {} pods after {} ms, with one request.\n",
+        "   Synced: {} pods after {} ms, with {}.\n",
         pods.lister().count(),
-        started.elapsed().as_millis()
+        started.elapsed().as_millis(),
+        words::counted(first.lists + first.watches, "request")
     )?;
 
     writeln!(out, "3. PODS COME AND GO")?;
@@ -96,18 +96,45 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         arguments.seconds
     )?;
     narrator.start();
+    // The connection breaks half-way, as connections do. Not before: a fault in the first list would be another story.
+    let half = Duration::from_secs(arguments.seconds / 2);
+    let opened = faults.clone();
+    let breaks = async move {
+        tokio::time::sleep(half).await;
+        opened.inject(Rule::on(Fault::CutFrame).verb(Verb::Watch).resource("pods").times(1));
+        std::future::pending::<()>().await
+    };
     let until = Instant::now() + Duration::from_secs(arguments.seconds);
     tokio::select! {
         result = workload.churn(until) => result?,
+        () = breaks => {}
         _ = tokio::signal::ctrl_c() => {}
     }
     wait_until_current(&pods, server.revision()).await;
 
     ask_questions(&mut out, &pods)?;
-    summarize(&mut out, &server, &pods, &narrator).await?;
+    summarize(&mut out, &server, &first, &pods, &narrator).await?;
     handler.close().await;
     factory.shutdown().await?;
     Ok(())
+}
+
+/// What the informer has asked of the server.
+struct Requests {
+    lists: u64,
+    streamed: bool,
+    watches: u64,
+}
+
+impl Requests {
+    fn of(server: &ApiServer) -> Self {
+        let pods = server.stats().resource("pods");
+        Self {
+            lists: pods.lists + pods.streaming_lists,
+            streamed: pods.streaming_lists > 0,
+            watches: pods.watches,
+        }
+    }
 }
 
 /// Until the copy has what the server has, or five seconds.
@@ -139,10 +166,11 @@ fn ask_questions(out: &mut impl Write, pods: &SharedInformer<Pod>) -> anyhow::Re
 async fn summarize(
     out: &mut impl Write,
     server: &ApiServer,
+    first: &Requests,
     pods: &SharedInformer<Pod>,
     narrator: &Narrator,
 ) -> anyhow::Result<()> {
-    let requests = server.stats().resource("pods");
+    let requests = Requests::of(server);
     let stats = pods.stats();
     let truth: Api<Pod> = Api::all(server.client());
     let truth = truth.list(&ListParams::default()).await?;
@@ -160,25 +188,24 @@ async fn summarize(
     });
     let same = same.count();
     let equal = if same == truth.items.len() && same == snapshot.len() { "yes" } else { "NO" };
-    let reflector = &stats.reflectors[0].counts;
     writeln!(out, "\nSUMMARY")?;
     writeln!(out, "   objects    {} pods in memory; equal to the server's: {equal}", snapshot.len())?;
     let (added, updated, deleted) = narrator.heard();
     writeln!(
         out,
-        "   events     {added} added, {updated} updated, {deleted} deleted, each heard once by the handler"
+        "   events     the handler was called for {added} added, {updated} updated, {deleted} deleted"
     )?;
     writeln!(
         out,
         "   requests   {} LIST{}, {} WATCH: {}",
-        requests.lists + requests.streaming_lists,
-        if requests.streaming_lists > 0 { " (streamed)" } else { "" },
+        requests.lists,
+        if requests.streamed { " (streamed)" } else { "" },
         requests.watches,
-        if reflector.errors > 0 {
-            "the connection broke once, and was resumed without a new LIST"
-        } else {
-            "the connection never broke"
-        }
+        words::connection(
+            narrator.troubles(),
+            requests.lists - first.lists,
+            requests.watches - first.watches.min(requests.watches)
+        )
     )?;
     let kilobytes = |bytes: usize| bytes as f64 / 1024.0;
     writeln!(

@@ -25,6 +25,7 @@ struct Inner {
     added: AtomicU64,
     updated: AtomicU64,
     deleted: AtomicU64,
+    troubles: AtomicU64,
 }
 
 struct Clock {
@@ -40,6 +41,7 @@ impl Narrator {
             added: AtomicU64::new(0),
             updated: AtomicU64::new(0),
             deleted: AtomicU64::new(0),
+            troubles: AtomicU64::new(0),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -56,14 +58,19 @@ impl Narrator {
         (added.load(Ordering::Relaxed), updated.load(Ordering::Relaxed), deleted.load(Ordering::Relaxed))
     }
 
+    /// How often something has gone wrong since it speaks.
+    pub(super) fn troubles(&self) -> u64 {
+        self.inner.troubles.load(Ordering::Relaxed)
+    }
+
     /// Says that something went wrong, and what happens now.
     pub(super) fn trouble(&self, error: &ReflectorError<'_>) {
         let clock = self.inner.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(clock) = clock.as_ref() else { return };
+        self.inner.troubles.fetch_add(1, Ordering::Relaxed);
         let seconds = clock.started.elapsed().as_secs_f64();
-        let wait = error.retry_in.as_millis();
-        println!("   {seconds:>5.1} s  ! {}. In {wait} ms it asks for what came after the last", error.error);
-        println!("            event it heard: nothing is missed, and nothing is asked for twice.");
+        let (doing, wait) = (error.doing, error.retry_in.as_millis());
+        println!("   {seconds:>5.1} s  ! {doing} failed: {}. It tries again in {wait} ms.", error.error);
     }
 
     fn say(
@@ -72,7 +79,7 @@ impl Narrator {
         sign: char,
         colour: u8,
         pod: &Object<Pod>,
-        news: impl FnOnce() -> String,
+        news: impl FnOnce() -> Option<String>,
     ) {
         count.fetch_add(1, Ordering::Relaxed);
         let mut clock = self.inner.clock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,6 +88,8 @@ impl Narrator {
         if clock.last.is_some_and(|last| now - last < PAUSE) {
             return;
         }
+        // What is no news does not use up the turn: the next event gets it.
+        let Some(news) = news() else { return };
         clock.last = Some(now);
         let (on, off) =
             if self.inner.colour { (format!("\x1b[{colour}m"), "\x1b[0m") } else { (String::new(), "") };
@@ -92,24 +101,32 @@ impl Narrator {
         println!(
             "   {seconds:>5.1} s  {on}{sign} {:<34}{off} {:<28} (event {total})",
             pod.key().to_string(),
-            news()
+            news
         );
     }
 }
 
 impl EventHandler<Pod> for Narrator {
     async fn on_add(&mut self, pod: Object<Pod>, initial: bool) {
-        let news = || if initial { "was there".to_owned() } else { format!("created, {}", phase(&pod)) };
+        let news =
+            || Some(if initial { "was there".to_owned() } else { format!("created, {}", phase(&pod)) });
         self.say(&self.inner.added, '+', 32, &pod, news);
     }
 
     async fn on_update(&mut self, old: Object<Pod>, new: Object<Pod>) {
-        self.say(&self.inner.updated, '~', 33, &new, || format!("{} → {}", phase(&old), phase(&new)));
+        self.say(&self.inner.updated, '~', 33, &new, || change(&phase(&old), &phase(&new)));
     }
 
     async fn on_delete(&mut self, gone: Deleted<Pod>) {
-        self.say(&self.inner.deleted, '-', 31, &gone.object, || format!("gone, was {}", phase(&gone.object)));
+        self.say(&self.inner.deleted, '-', 31, &gone.object, || {
+            Some(format!("gone, was {}", phase(&gone.object)))
+        });
     }
+}
+
+/// What an update says about the phase; nothing if that is as before.
+fn change(old: &str, new: &str) -> Option<String> {
+    (old != new).then(|| format!("{old} → {new}"))
 }
 
 /// The pod is decoded here, for the few that are told of, and nowhere else.
@@ -117,4 +134,15 @@ fn phase(pod: &Object<Pod>) -> String {
     let pod = pod.get().ok();
     let phase = pod.and_then(|pod| pod.status.as_ref()?.phase.clone());
     phase.unwrap_or_else(|| "unknown".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_that_stays_is_no_news() {
+        assert_eq!(change("Pending", "Running").as_deref(), Some("Pending → Running"));
+        assert_eq!(change("Running", "Running"), None);
+    }
 }
