@@ -12,7 +12,7 @@ use http_body::{Frame, SizeHint};
 use crate::body::{Body, BoxError};
 use crate::request::{RequestInfo, Verb};
 
-/// What a server has done so far.
+/// What a server was asked so far. Requests that a fault refused, or never answered, are counted as well.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
     /// By resource: `pods`, `deployments.apps`. Requests that name no resource stand under `""`.

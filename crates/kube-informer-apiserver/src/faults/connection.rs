@@ -3,10 +3,12 @@
 use std::future::{Future, pending};
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http_body_util::BodyExt;
 use tokio::time::sleep;
 use tower::Service;
 
@@ -18,7 +20,9 @@ use super::fault::{Fault, Stage};
 use super::pieces::Source;
 use super::rule::Rule;
 use super::stream::{Coding, FaultyAnswer, reset};
+use crate::counters::{Counted, Resource};
 use crate::negotiate;
+use crate::route;
 use crate::server::NoEndOfState;
 use crate::{ApiServer, Body, BoxError, ServeAtMost, Verb};
 
@@ -82,11 +86,15 @@ where
     B::Error: Into<BoxError>,
 {
     if let Some(rule) = draw(&faults, &call) {
+        let refusal = refusal(&rule.fault, &call);
+        // Requests that do not get as far as the server are counted here: a client has made them all the same.
+        let is_lost = refusal.is_some() || matches!(rule.fault, Fault::Refuse | Fault::Stall);
+        let counters = is_lost.then(|| count(&server, &call));
         if !rule.after.is_zero() {
             sleep(rule.after).await;
         }
-        if let Some(response) = refusal(&rule.fault, &call) {
-            return Ok(response);
+        if let (Some(response), Some(counters)) = (refusal, counters) {
+            return Ok(response.map(|body| Counted::new(body, counters).boxed_unsync()));
         }
         match rule.fault {
             Fault::Refuse => {
@@ -125,6 +133,10 @@ where
     let response = server.handle(request).await;
     // A watch is wrapped in any case: rules may be injected while it is open.
     Ok(if is_touched || call.is_watch() { wrap(faults, call, response) } else { response })
+}
+
+fn count(server: &ApiServer, call: &Call) -> Arc<Resource> {
+    server.core.counters.request(&route::resource_id(&server.core, &call.info), &call.info)
 }
 
 fn draw(faults: &Faults, call: &Call) -> Option<Rule> {

@@ -7,7 +7,7 @@ use kube_informer_apiserver::Verb;
 use kube_informer_apiserver::faults::{Fault, Rule};
 use serde_json::Value;
 
-use crate::cluster::{Cluster, End, PODS, WATCH};
+use crate::cluster::{Cluster, End, PODS, STREAMING, WATCH};
 
 async fn names(cluster: &Cluster, uri: &str) -> (u64, Vec<String>) {
     let list = cluster.read(uri).await.0.json();
@@ -143,6 +143,23 @@ async fn dropping_a_stalled_answer_frees_its_watch() {
     assert_eq!((end, cluster.server.stats().open_watches), (End::Silence, 1));
     drop(answer);
     assert_eq!(cluster.server.stats().open_watches, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_a_fault_refuses_are_counted() {
+    for fault in ["refuse", "stall", "unavailable", "forbidden", "too-many-requests", "cut", "timeout"] {
+        let cluster = Cluster::with(&format!("list: {fault} 3 times\nwatch: {fault} 2 times")).await;
+        for _ in 0..4 {
+            let _ = cluster.get(PODS).await;
+        }
+        for _ in 0..3 {
+            let _ = cluster.get(WATCH).await;
+        }
+        let _ = cluster.get(STREAMING).await;
+        let stats = cluster.server.stats().resource("pods");
+        let counted = (stats.lists, stats.watches, stats.streaming_lists);
+        assert_eq!(counted, (4, 3, 1), "{fault}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
