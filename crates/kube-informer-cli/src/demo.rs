@@ -102,7 +102,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let breaks = async move {
         tokio::time::sleep(half).await;
         opened.inject(Rule::on(Fault::CutFrame).verb(Verb::Watch).resource("pods").times(1));
-        std::future::pending::<()>().await
+        std::future::pending::<()>().await;
     };
     let until = Instant::now() + Duration::from_secs(arguments.seconds);
     tokio::select! {

@@ -61,7 +61,8 @@ async fn keys_that_fail_together_are_not_retried_together_by_default() {
     assert_eq!(moments.len(), 20);
     moments.sort_unstable();
     moments.dedup();
-    assert!(moments.len() >= 10, "the same delays for all: {moments:?}");
+    // Twenty draws from some twenty milliseconds: without jitter there is one moment.
+    assert!(moments.len() >= 5, "the same delays for all: {moments:?}");
 }
 
 /// Panics where it is dropped.

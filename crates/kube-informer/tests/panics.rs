@@ -85,8 +85,9 @@ async fn a_payload_that_panics_costs_neither_transform_nor_index() {
     settle().await;
     change(&api, "a", "2").await;
     settle().await;
-    assert_eq!(log.take(), "add a=1 (initial)\nupdate a=1 → a=2\n");
-    assert_eq!(informer.stats().store.set_aside.len(), 2);
+    assert_eq!(log.take(), "add a=1 (initial)\nadd in-index=1 (initial)\nupdate a=1 → a=2\n");
+    let store = informer.stats().store;
+    assert_eq!((store.set_aside.len(), store.unindexed), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

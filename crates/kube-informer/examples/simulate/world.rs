@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube_client::Client;
 use kube_informer::object::View;
 use kube_informer::reflector::{ReflectorConfig, ReflectorStatus};
 use kube_informer::{
@@ -18,7 +17,6 @@ use kube_informer_apiserver::faults::{Fault, Faults, Rule};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tower::ServiceExt;
 
 use super::checker::{self, INDEXES};
 use super::ledger::{Gate, Ledger, Rules, passes};
@@ -106,7 +104,7 @@ impl<'a> World<'a> {
             .faults(faults.clone())
             .build();
         let defaults = options(schedule, InformerKind::All, 0);
-        let factory = SharedInformerFactory::with_defaults(client(&server, schedule.gzip), defaults);
+        let factory = SharedInformerFactory::with_defaults(server.client(), defaults);
         let truth = Truth::new(server.clone());
         let mut world = Self {
             schedule,
@@ -568,6 +566,7 @@ fn options(schedule: &Schedule, kind: InformerKind, number: u64) -> InformerOpti
         ..ReflectorConfig::default()
     };
     let options = InformerOptions::default().reflector(reflector);
+    let options = if schedule.gzip { options.gzip() } else { options };
     // Every way to come and to be kept, in turn.
     let options = match schedule.seed % 4 {
         0 => options,
@@ -609,16 +608,4 @@ fn attach<K: View>(informer: &SharedInformer<K>, name: String, ledger: &Ledger) 
         }));
     }
     Place::Called(informer.add_handler_with(options, move |event| ledger.clone().hear(event)))
-}
-
-/// A client that meets the faults; it says that it accepts gzip where it should, which the library's requests do not.
-fn client(server: &ApiServer, gzip: bool) -> Client {
-    let connection =
-        server.connect().map_request(move |mut request: http::Request<kube_client::client::Body>| {
-            if gzip {
-                request.headers_mut().insert("accept-encoding", http::HeaderValue::from_static("gzip"));
-            }
-            request
-        });
-    Client::new(connection, "default")
 }

@@ -1,7 +1,5 @@
 //! Checks, beside a resumed watch, that the server was not restored from a backup meanwhile.
 
-use std::time::Duration;
-
 use futures_core::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
@@ -11,9 +9,6 @@ use super::doubt::Reached;
 use super::machine::{Machine, Outcome};
 use crate::object::Entry;
 use crate::source::{CheckRequest, History, SourceError, Witness};
-
-/// After a gap this long the number of objects is compared as well, at the cost of a second request.
-const LONG_GAP: Duration = Duration::from_secs(2);
 
 /// A check under way.
 pub(super) type Check<'a> = BoxFuture<'a, Result<History, SourceError>>;
@@ -30,11 +25,12 @@ impl Reflector {
 
     pub(super) fn begin_check(&self, machine: &mut Machine) -> Option<Check<'_>> {
         let now = Instant::now();
-        let Ok(Reached { version, witness, count, lost_at }) = machine.begin_check(now)? else {
+        let Ok(reached) = machine.begin_check(now)? else {
             return Some(Box::pin(std::future::ready(Ok(History::Expired))));
         };
         // A short gap is hardly a restore: then the last change is enough, if there was one.
-        let long = now.saturating_duration_since(lost_at) >= LONG_GAP || witness.is_none();
+        let long = reached.is_long_ago() || reached.witness.is_none();
+        let Reached { version, witness, count, lost_at, .. } = reached;
         let request = CheckRequest { version, lost_at, witness, count: count.filter(|_| long) };
         self.status.update(|status| status.counts.checks += 1);
         let check = timeout(self.config.request_deadline, self.source.check(request));

@@ -15,6 +15,9 @@ const CHECK_LAST: Duration = Duration::from_mins(5);
 /// How many lost connections may wait for a check. With more of them, only a list helps.
 const MOST: usize = 8;
 
+/// A connection that was resumed sooner was hardly lost to a restore, which takes seconds.
+const LONG_GAP: Duration = Duration::from_secs(2);
+
 /// The state of the cache when a connection was lost.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Reached {
@@ -23,6 +26,15 @@ pub(super) struct Reached {
     /// How many objects the cache has, if the store has caught up with the version and everything has a readable key.
     pub(super) count: Option<usize>,
     pub(super) lost_at: Instant,
+    /// How long it took until the next watch was open.
+    gap: Duration,
+}
+
+impl Reached {
+    /// Whether there was time for a restore before the next watch.
+    pub(super) fn is_long_ago(&self) -> bool {
+        self.gap >= LONG_GAP
+    }
 }
 
 /// What is not known about the server since a connection was lost.
@@ -32,8 +44,8 @@ pub(super) struct Doubt {
     untrusted: bool,
     /// When a connection was lost, if the cache's state at that time was not noted yet.
     lost_at: Option<Instant>,
-    /// Each state that a check must find in the server's history. Events after a lost connection may be of another history,
-    /// so a later state does not stand for an earlier one.
+    /// Each state that a check must find in the server's history: the first, the last, and each that a long gap followed.
+    /// Events after a lost connection may be of another history, so a later state does not stand for an earlier one.
     reached: VecDeque<Reached>,
     /// Whether there were too many of them.
     overflowed: bool,
@@ -87,9 +99,19 @@ impl Doubt {
             self.lost_at = None;
         } else if let Some(lost_at) = self.lost_at.take() {
             let (version, witness, count) = (version.clone(), self.witness.clone(), count(version));
-            self.reached.push_back(Reached { version, witness, count, lost_at });
+            if self.reached.len() > 1 && self.reached.back().is_some_and(|last| !last.is_long_ago()) {
+                self.reached.pop_back();
+            }
+            self.reached.push_back(Reached { version, witness, count, lost_at, gap: Duration::ZERO });
             self.overflowed |= self.reached.len() > MOST;
             self.reached.truncate(MOST);
+        }
+    }
+
+    /// A watch is open again.
+    pub(super) fn resumed(&mut self, now: Instant) {
+        if let Some(last) = self.reached.back_mut() {
+            last.gap = last.gap.max(now.saturating_duration_since(last.lost_at));
         }
     }
 
@@ -133,16 +155,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_lost_connection_is_checked_by_itself() {
+    async fn states_before_long_gaps_are_checked_one_by_one() {
         let now = Instant::now();
         let mut doubt = Doubt::default();
         note(&mut doubt, "5", Some(1));
         assert_eq!(doubt.check_at(now), None, "nothing was lost");
-        for version in ["5", "5", "9"] {
+        for (version, gap) in [("5", 0), ("5", 0), ("7", 0), ("8", 3), ("9", 0), ("11", 0)] {
             doubt.lost(now);
             note(&mut doubt, version, None);
+            doubt.resumed(now + Duration::from_secs(gap));
         }
-        for version in ["5", "9"] {
+        // The first, the last, and the one that a long gap followed.
+        for version in ["5", "8", "11"] {
             assert!(doubt.check_at(now).is_some());
             assert_eq!(doubt.begin_check(now).unwrap().unwrap().version, version.into());
             assert!(!doubt.is_trusted());
@@ -181,6 +205,7 @@ mod tests {
         for version in 1..=20u64 {
             doubt.lost(now);
             doubt.note(&version.into(), |_| None);
+            doubt.resumed(now + Duration::from_secs(5));
         }
         assert_eq!((doubt.reached.len(), doubt.begin_check(now)), (MOST, Some(Err(()))));
         let waits: Vec<u64> = (0..8)

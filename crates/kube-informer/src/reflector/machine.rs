@@ -398,7 +398,8 @@ impl Machine {
     }
 
     /// A watch is open.
-    pub(super) fn opened(&mut self) {
+    pub(super) fn opened(&mut self, now: Instant) {
+        self.doubt.resumed(now);
         (self.advanced, self.proven) = (false, false);
     }
 

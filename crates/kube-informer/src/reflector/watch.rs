@@ -155,9 +155,9 @@ impl Reflector {
         begun: Instant,
         timeout: Duration,
     ) -> Outcome {
-        machine.opened();
-        self.status.update(|status| status.phase = Phase::Watching);
         let opened = Instant::now();
+        machine.opened(opened);
+        self.status.update(|status| status.phase = Phase::Watching);
         // A server or a connection so slow that it does not end what we asked it to end is as good as dead.
         let over = begun + timeout + GRACE;
         let verify_at = machine.verify_at();

@@ -8,15 +8,15 @@ use crate::story::story;
 async fn refuse() {
     story("watch: refuse 2 times", "")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        update a=1 → a=2
-        add c=1
-        delete b=1
-        store: a=2 c=1
-        server: 0 lists, 1 streaming lists, 1 watches
-        met: 2 errors
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            update a=1 → a=2
+            add c=1
+            delete b=1
+            store: a=2 c=1
+            server: 0 lists, 3 streaming lists, 1 watches
+            met: 2 errors
+        "#]])
         .await;
 }
 
@@ -40,15 +40,15 @@ async fn cut() {
 async fn stall() {
     story("watch: stall 1 times", "")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        update a=1 → a=2
-        add c=1
-        delete b=1
-        store: a=2 c=1
-        server: 0 lists, 1 streaming lists, 1 watches
-        met: 1 errors
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            update a=1 → a=2
+            add c=1
+            delete b=1
+            store: a=2 c=1
+            server: 0 lists, 2 streaming lists, 1 watches
+            met: 1 errors
+        "#]])
         .await;
 }
 
@@ -78,7 +78,7 @@ async fn unauthorized() {
             add c=1
             delete b=1
             store: a=2 c=1
-            server: 0 lists, 1 streaming lists, 2 watches
+            server: 0 lists, 2 streaming lists, 3 watches
             met: 2 errors
         "#]])
         .await;
@@ -94,7 +94,7 @@ async fn forbidden() {
             add c=1
             delete b=1
             store: a=2 c=1
-            server: 0 lists, 1 streaming lists, 2 watches
+            server: 0 lists, 2 streaming lists, 3 watches
             met: 2 errors
         "#]])
         .await;
@@ -104,15 +104,15 @@ async fn forbidden() {
 async fn not_found() {
     story("watch: not-found 1 times", "any: end-stream 1 times\nwatch: not-found 1 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        delete b=1 (missed)
-        update a=1 → a=2
-        add c=1
-        store: a=2 c=1
-        server: 0 lists, 2 streaming lists, 1 watches
-        met: 2 errors
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            delete b=1 (missed)
+            update a=1 → a=2
+            add c=1
+            store: a=2 c=1
+            server: 0 lists, 3 streaming lists, 2 watches
+            met: 2 errors
+        "#]])
         .await;
 }
 
@@ -120,15 +120,15 @@ async fn not_found() {
 async fn gone() {
     story("", "any: end-stream 1 times\nwatch: gone 1 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        delete b=1 (missed)
-        update a=1 → a=2
-        add c=1
-        store: a=2 c=1
-        server: 0 lists, 2 streaming lists, 1 watches
-        met: 1 errors, 1 expired
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            delete b=1 (missed)
+            update a=1 → a=2
+            add c=1
+            store: a=2 c=1
+            server: 0 lists, 2 streaming lists, 2 watches
+            met: 1 errors, 1 expired
+        "#]])
         .await;
 }
 
@@ -145,7 +145,7 @@ async fn too_many_requests() {
         add c=1
         delete b=1
         store: a=2 c=1
-        server: 0 lists, 1 streaming lists, 2 watches
+        server: 0 lists, 2 streaming lists, 5 watches
         met: 4 errors
     "#]])
     .await;
@@ -161,7 +161,7 @@ async fn internal_error() {
             update a=1 → a=2
             add c=1
             store: a=2 c=1
-            server: 4 lists, 1 streaming lists, 2 watches
+            server: 4 lists, 1 streaming lists, 7 watches
             met: 5 errors
         "#]])
         .await;
@@ -177,7 +177,7 @@ async fn unavailable() {
             add c=1
             delete b=1
             store: a=2 c=1
-            server: 0 lists, 1 streaming lists, 2 watches
+            server: 0 lists, 2 streaming lists, 7 watches
             met: 6 errors
         "#]])
         .await;
@@ -193,7 +193,7 @@ async fn timeout() {
             add c=1
             delete b=1
             store: a=2 c=1
-            server: 0 lists, 1 streaming lists, 2 watches
+            server: 0 lists, 1 streaming lists, 3 watches
             met: 1 errors
         "#]])
         .await;
@@ -203,15 +203,15 @@ async fn timeout() {
 async fn version_too_large() {
     story("", "any: end-stream 1 times\nwatch: version-too-large 1 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        delete b=1 (missed)
-        update a=1 → a=2
-        add c=1
-        store: a=2 c=1
-        server: 0 lists, 2 streaming lists, 1 watches
-        met: 1 errors
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            delete b=1 (missed)
+            update a=1 → a=2
+            add c=1
+            store: a=2 c=1
+            server: 0 lists, 2 streaming lists, 2 watches
+            met: 1 errors
+        "#]])
         .await;
 }
 
@@ -219,15 +219,15 @@ async fn version_too_large() {
 async fn reject_streaming_list() {
     story("watch: reject-streaming-list", "")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        update a=1 → a=2
-        add c=1
-        delete b=1
-        store: a=2 c=1
-        server: 1 lists, 0 streaming lists, 2 watches
-        met: 1 errors, paged: the server rejects streaming lists
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            update a=1 → a=2
+            add c=1
+            delete b=1
+            store: a=2 c=1
+            server: 1 lists, 1 streaming lists, 2 watches
+            met: 1 errors, paged: the server rejects streaming lists
+        "#]])
         .await;
 }
 

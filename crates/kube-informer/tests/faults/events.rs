@@ -191,7 +191,7 @@ async fn bad_metadata() {
         store: a=2
         server: 0 lists, 1 streaming lists, 1 watches
         met: 2 set aside
-        aside: Some("default/c"): unexpected value: invalid type: integer `7`, expected a map of strings at line 1 column 203
+        aside: Some("default/c"): unexpected value: invalid type: integer, expected a map of strings at line 1 column 203
     "#]]).await;
 }
 

@@ -10,7 +10,6 @@ use kube_informer::reflector::{Mode, ReflectorConfig};
 use kube_informer::{InformerOptions, SharedInformerFactory, Storage};
 use kube_informer_apiserver::ApiServer;
 use kube_informer_apiserver::faults::Faults;
-use tower::ServiceExt;
 
 use crate::common::{Log, change, content, create, delete};
 
@@ -68,17 +67,10 @@ impl Story {
         let inject = |script: &str| script.lines().for_each(|rule| faults.inject(rule.parse().unwrap()));
         inject(self.before);
 
-        let gzip = self.gzip;
-        let connection =
-            server.connect().map_request(move |mut request: http::Request<kube_client::client::Body>| {
-                if gzip {
-                    request.headers_mut().insert("accept-encoding", "gzip".parse().unwrap());
-                }
-                request
-            });
         let options = InformerOptions::default().reflector(self.config);
         let options = if json { options.json().storage(Storage::Raw) } else { options.pack_eagerly() };
-        let factory = SharedInformerFactory::with_defaults(Client::new(connection, "default"), options);
+        let options = if self.gzip { options.gzip() } else { options };
+        let factory = SharedInformerFactory::with_defaults(server.client(), options);
         let informer = factory.informer::<ConfigMap>();
         let log = Log::default();
         let seen = informer.add_handler(log.handler());

@@ -56,7 +56,7 @@ fn play(machine: &mut Machine, word: &str, now: &mut Instant, out: &mut String) 
         "end" | "event" | "error" => {
             let lasted = Duration::from_secs(rest.parse().unwrap());
             *now += lasted;
-            machine.opened();
+            machine.opened(*now);
             if verb == "event" {
                 let next = machine.version().and_then(ResourceVersion::as_u64).unwrap() + 1;
                 machine.moved(next.into(), None);
@@ -556,7 +556,7 @@ fn a_check_follows_a_lost_connection_and_not_a_watch_that_ended_on_time() {
     let mut machine = Machine::new(&paged());
     let mut end = |on_time, silent| {
         machine.listed("5".into(), None, now);
-        machine.opened();
+        machine.opened(now);
         let ended = Ended { lasted: Duration::from_mins(5), on_time, silent, failure: None };
         machine.on(&Outcome::Ended(ended), now);
         machine.note_reached(|_| Some(3));
