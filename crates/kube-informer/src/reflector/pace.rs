@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How many requests may follow each other without a pause.
-const BURST: f64 = 20.0;
+const BURST: f64 = 10.0;
 
 /// How many requests a second are allowed in the long run.
 const RATE: f64 = 1.0;
@@ -45,7 +45,7 @@ mod tests {
             tokio::time::sleep(pace.take(Instant::now())).await;
             asked += 1;
         }
-        assert_eq!(asked, 80);
+        assert_eq!(asked, 70);
     }
 
     #[tokio::test(start_paused = true)]
