@@ -119,5 +119,5 @@ fn links_and_directories_are_not_followed() {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     }
     assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
-    start(&directory).1.expect_err("a directory is no file");
+    start(&directory).1.expect_err("a directory is not a file");
 }

@@ -265,7 +265,7 @@ impl<K> SharedInformer<K> {
     }
 
     /// Watches these namespaces from now on; an empty name means all namespaces. What is in namespaces no longer watched
-    /// leaves the copy, and handlers hear of it as deleted, final state unknown. A change to or from all namespaces removes
+    /// leaves the copy, and handlers receive deletes with final state unknown. A change to or from all namespaces removes
     /// everything and lists again.
     ///
     /// # Cancel safety

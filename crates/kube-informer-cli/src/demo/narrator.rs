@@ -88,7 +88,7 @@ impl Narrator {
         if clock.last.is_some_and(|last| now - last < PAUSE) {
             return;
         }
-        // What is no news does not use up the turn: the next event gets it.
+        // An event that changes nothing does not use up the turn: the next event gets it.
         let Some(news) = news() else { return };
         clock.last = Some(now);
         let (on, off) =

@@ -95,7 +95,7 @@ impl Truth {
         self.send(Method::DELETE, &format!("/api/v1/namespaces/{namespace}/configmaps/{name}"), None).await
     }
 
-    /// Changes these objects, so that whoever could not read them reads them again.
+    /// Changes these objects, so that an informer that could not read them reads them again.
     pub async fn touch(&mut self, keys: &BTreeSet<ObjectKey>) {
         for object in 0..OBJECTS {
             let (namespace, name) = object_key(object);

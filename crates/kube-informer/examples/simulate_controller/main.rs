@@ -1,7 +1,7 @@
 //! Runs a controller through simulated trouble and checks that all ends well.
 //!
 //! `cargo run --release -p kube-informer --example simulate_controller -- --seeds 1000 [--first SEED]` runs many seeds on two
-//! threads, from a first seed that is drawn and printed unless it is given: controllers that end at any await and begin anew, copies of the world that lag behind, storms of conflicts, writes
+//! threads, from a first seed that is drawn and printed unless it is given: controllers that end at any await and begin again, copies of the world that lag behind, storms of conflicts, writes
 //! that fail (some of which were carried out all the same), reconciles that panic. `--seed N` runs one and says what it did. Time
 //! is simulated.
 

@@ -75,7 +75,7 @@ enum End {
 }
 
 impl Listener {
-    /// A listener that first hears of what is in `found`. `listed`: the store has had its first list.
+    /// A listener that first receives the objects in `found`. `listed`: the store has had its first list.
     pub(crate) fn new(config: ListenerConfig, found: Option<Arc<State>>, listed: bool) -> Arc<Self> {
         let buffer = Buffer::new(config.buffer_len, config.hops.clone(), found);
         let synced = listed && buffer.initial_done();

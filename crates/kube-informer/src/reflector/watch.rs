@@ -134,7 +134,7 @@ impl Reflector {
         if planted(Bug::ResumeFromWrongVersion) {
             version = version.and_then(|version| Some((version.as_u64()? + 1).into()));
         }
-        // Where there are no versions, the server sends what exists first.
+        // An API without versions sends the existing objects first.
         let version = version.filter(|version| !is_absent(version));
         let request = WatchRequest { version, initial_events: false, timeout };
         let begun = Instant::now();

@@ -213,7 +213,7 @@ impl SourceError {
     }
 }
 
-/// The beginning of a foreign text, such that it stays one line of a log: whoever answers in the server's place must not be able
+/// The beginning of a foreign text, such that it stays one line of a log: a foreign server must not be able
 /// to write lines of its own, or to move the cursor of a terminal.
 fn one_line(text: &str, max: usize) -> String {
     let mut line = String::new();

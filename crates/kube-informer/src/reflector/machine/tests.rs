@@ -71,7 +71,7 @@ fn play(machine: &mut Machine, word: &str, now: &mut Instant, out: &mut String) 
         "restored" => Outcome::Restored(error("500")),
         "unreadable" => Outcome::Unreadable,
         "verify" => Outcome::Verify,
-        _ => panic!("'{word}' is no outcome"),
+        _ => panic!("'{word}' is not an outcome"),
     };
     let wait = machine.on(&outcome, *now);
     *now += wait;
