@@ -13,7 +13,8 @@ use nix::unistd::Pid;
 /// A running participant. It is killed when this is dropped.
 pub(crate) struct Process {
     child: Child,
-    lines: Receiver<String>,
+    /// With the time at which each came.
+    lines: Receiver<(Instant, String)>,
     name: String,
 }
 
@@ -36,7 +37,7 @@ impl Process {
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
+                if sender.send((Instant::now(), line)).is_err() {
                     break;
                 }
             }
@@ -46,10 +47,9 @@ impl Process {
 
     /// Waits until the process says that something is done. It waits in turn, until [`go_on`](Self::go_on).
     pub(crate) fn wait_for(&mut self, moment: &str, limit: Duration) -> anyhow::Result<Moment> {
-        let line = self.lines.recv_timeout(limit).map_err(|_| {
+        let (at, line) = self.lines.recv_timeout(limit).map_err(|_| {
             anyhow!("{} has not come to '{moment}' within {limit:?}, or has ended", self.name)
         })?;
-        let at = Instant::now();
         let mut words = line.split_whitespace().map(str::to_owned);
         if words.next().as_deref() != Some(moment) {
             bail!("{} said '{line}', not '{moment}'", self.name);
@@ -126,7 +126,7 @@ pub(crate) fn run_to_end(command: &mut Command, limit: Duration) -> anyhow::Resu
     if !status.success() {
         bail!("the program failed: {status}");
     }
-    let text = process.lines.iter().collect::<Vec<_>>().join("\n");
+    let text = process.lines.iter().map(|(_, line)| line).collect::<Vec<_>>().join("\n");
     Ok((wall, cpu, text))
 }
 
