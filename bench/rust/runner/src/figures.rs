@@ -8,6 +8,9 @@ use serde_json::{Map, Value, json};
 
 use crate::settings::Settings;
 
+/// The value of a time that was not reached within the limit of the case; `null` in JSON.
+pub(crate) const UNREACHED: f64 = f64::INFINITY;
+
 /// What a case has measured.
 pub(crate) struct Report {
     case: &'static str,
@@ -18,7 +21,18 @@ pub(crate) struct Report {
     figures: Vec<String>,
     /// Whether figures are the rows of the table, because there are more of them than of participants.
     by_figure: bool,
+    /// How a value that was not reached in time is shown.
+    unreached: String,
     values: BTreeMap<(String, String), Vec<f64>>,
+    goals: Vec<Goal>,
+}
+
+/// What a figure of ours should be at most.
+struct Goal {
+    figure: String,
+    /// The limit in words.
+    limit: String,
+    most: f64,
 }
 
 /// Results of cases that ran before: in this run, or noted in the file.
@@ -52,7 +66,9 @@ impl Report {
             participants: vec![],
             figures: vec![],
             by_figure: false,
+            unreached: "not reached".into(),
             values: BTreeMap::new(),
+            goals: vec![],
         }
     }
 
@@ -68,6 +84,18 @@ impl Report {
     /// Lets the table have a row for each figure instead of one for each participant.
     pub(crate) fn by_figure(&mut self) {
         self.by_figure = true;
+    }
+
+    /// Says how a value of [`UNREACHED`] is shown.
+    pub(crate) fn show_unreached_as(&mut self, text: impl Into<String>) {
+        self.unreached = text.into();
+    }
+
+    /// States a goal: a figure of ours is at most so much. `limit` says where that number comes from, if it is not fixed.
+    pub(crate) fn goal(&mut self, figure: &str, most: f64, limit: &str) {
+        let number = self.short(most);
+        let limit = if limit.is_empty() { number } else { format!("{limit} ({number})") };
+        self.goals.push(Goal { figure: figure.to_owned(), limit, most });
     }
 
     /// Adds a round's figure of a participant; figures are named with their unit.
@@ -104,6 +132,13 @@ impl Report {
             };
             println!("| {row} | {} |", columns.iter().map(cell).collect::<Vec<_>>().join(" | "));
         }
+        if !self.goals.is_empty() {
+            println!("\n| goal | ours | |\n|---|---:|---|");
+        }
+        for goal in &self.goals {
+            let ours = self.cell("ours", &goal.figure);
+            println!("| {} at most {} | {ours} | {} |", goal.figure, goal.limit, self.verdict(goal));
+        }
         let result = self.json(settings);
         let line = result.to_string();
         println!("\n{line}");
@@ -117,10 +152,22 @@ impl Report {
     fn cell(&self, participant: &str, figure: &str) -> String {
         let Some((median, low, high)) = self.summary(participant, figure) else { return "–".into() };
         if low == high {
-            short(median)
+            self.short(median)
         } else {
-            format!("{} ({}–{})", short(median), short(low), short(high))
+            format!("{} ({}–{})", self.short(median), self.short(low), self.short(high))
         }
+    }
+
+    fn verdict(&self, goal: &Goal) -> &'static str {
+        match self.median("ours", &goal.figure) {
+            Some(ours) if ours <= goal.most && ours.is_finite() => "reached",
+            Some(_) => "missed",
+            None => "not measured",
+        }
+    }
+
+    fn short(&self, value: f64) -> String {
+        if value.is_finite() { short(value) } else { self.unreached.clone() }
     }
 
     fn json(&self, settings: &Settings) -> Value {
@@ -141,16 +188,24 @@ impl Report {
             if let (Some(ours), Some(theirs)) = (median("ours"), median("client_go"))
                 && ours > 0.0
                 && theirs > 0.0
+                && (ours + theirs).is_finite()
             {
                 ratio.insert(figure.clone(), rounded(ours / theirs));
             }
         }
         let versions: Map<String, Value> =
             settings.versions.iter().map(|(name, version)| (name.clone(), version.clone().into())).collect();
-        json!({
+        let mut result = json!({
             "case": self.case, "quick": settings.quick, "pods": settings.pods, "versions": versions,
             "rounds": self.rounds, "results": results, "ratio": ratio, "spread": spread,
-        })
+        });
+        if !self.goals.is_empty() {
+            let goals = self.goals.iter().map(|goal| {
+                json!({ "figure": goal.figure, "most": rounded(goal.most), "verdict": self.verdict(goal) })
+            });
+            result["goals"] = goals.collect();
+        }
+        result
     }
 
     fn summary(&self, participant: &str, figure: &str) -> Option<(f64, f64, f64)> {
@@ -194,6 +249,22 @@ mod tests {
         }
         assert_eq!(report.summary("ours", "sync_s"), Some((2.5, 1.0, 4.0)));
         assert_eq!(report.summary("ours", "cpu_s"), None);
+    }
+
+    #[test]
+    fn a_goal_is_reached_by_the_median_and_missed_by_a_time_that_was_not_reached() {
+        let mut report = Report::new("x", 1);
+        report.show_unreached_as("not within 120 s");
+        report.add("ours", "fresh_s", 2.0);
+        report.add("ours", "late_s", UNREACHED);
+        report.goal("fresh_s", 3.0, "");
+        report.goal("late_s", UNREACHED, "client_go's + 25");
+        report.goal("other_s", 3.0, "");
+        let verdicts: Vec<_> = report.goals.iter().map(|goal| report.verdict(goal)).collect();
+        assert_eq!(verdicts, ["reached", "missed", "not measured"]);
+        assert_eq!(report.cell("ours", "late_s"), "not within 120 s");
+        assert_eq!(report.goals[1].limit, "client_go's + 25 (not within 120 s)");
+        assert_eq!(rounded(UNREACHED), Value::Null);
     }
 
     #[test]

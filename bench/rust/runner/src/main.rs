@@ -1,5 +1,6 @@
 //! Runs a case of the benchmarks: every participant in a process of its own, one after the other, measured from outside.
 
+mod audit;
 mod cases;
 mod control_plane;
 mod figures;

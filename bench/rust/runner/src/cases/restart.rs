@@ -1,10 +1,9 @@
 //! The server is restarted under twenty kinds: what it is asked for afterwards, and how long until all are up to date.
 
-use std::fs;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::audit::{Asked, Audit, count};
 use crate::cases::{Participant, in_order, participant};
 use crate::control_plane::ControlPlane;
 use crate::figures::Report;
@@ -21,22 +20,15 @@ const FOLLOWERS: &[Participant] = &[
     participant("kube_rs_tuned", "bench-kube-rs", &["--tuned"]),
 ];
 
-/// Every request is noted as it comes, whatever becomes of it.
-const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
-    "rules": [{"level": "Metadata", "omitStages": ["ResponseStarted", "ResponseComplete", "Panic"]}]}"#;
-
 pub(crate) fn run(settings: &Settings) -> anyhow::Result<Report> {
     let notes = Notes::new(settings)?;
-    let (policy, log) = (notes.path("audit-policy"), notes.path("audit.log"));
-    fs::write(&policy, AUDIT_POLICY)?;
-    let flags =
-        [format!("--audit-policy-file={}", policy.display()), format!("--audit-log-path={}", log.display())];
-    let plane = ControlPlane::with_objects_and_flags(settings, &flags)?;
+    let audit = Audit::new(&notes)?;
+    let plane = ControlPlane::with_objects_and_flags(settings, &audit.flags())?;
     let mut report = Report::new("restart", settings.rounds);
     report.order(FOLLOWERS.iter().map(|participant| participant.name));
     report.note("one process follows 20 built-in kinds; kube-apiserver is killed and started again, then one object of each kind is changed");
     report.note(format!(
-        "lists: lists and streaming lists begun after the restart, pages not counted, of kinds with {} pods and up to 1000 of the others; \
+        "lists: lists and streaming lists begun after the restart, pages and exact reads of one object not counted, of kinds with {} pods and up to 1000 of the others; \
          fresh_s: from the server's being ready until all 20 changes are seen; server_cpu_s: of the new server until then, its start \
          included; nobody: a restart that nobody waits for",
         settings.pods
@@ -51,12 +43,12 @@ pub(crate) fn run(settings: &Settings) -> anyhow::Result<Report> {
             let mut process = Process::start(participant.name, &mut command)?;
             process.wait_for("synced", LIMIT)?;
             process.go_on()?;
-            let noted = fs::read(&log)?.len();
+            let place = audit.place()?;
             plane.restart()?;
             let ready = Instant::now();
             touch(settings, &plane, &name)?;
             let fresh = process.wait_for("fresh", LIMIT)?;
-            report.add(participant.name, "lists", lists(&log, noted)?);
+            report.add(participant.name, "lists", count(&audit.since(place)?, Asked::List));
             report.add(participant.name, "fresh_s", (fresh.at - ready).as_secs_f64());
             report.add(participant.name, "server_cpu_s", plane.cpu_s()?);
         }
@@ -71,24 +63,4 @@ fn touch(settings: &Settings, plane: &ControlPlane, round: &str) -> anyhow::Resu
     command.args(["touch", "--round", round]).env("KUBECONFIG", &plane.kubeconfig);
     run_to_end(&mut command, LIMIT)?;
     Ok(())
-}
-
-/// How many lists were begun by users of the server, as its log says from a place on.
-fn lists(log: &Path, from: usize) -> anyhow::Result<f64> {
-    let bytes = fs::read(log)?;
-    let mut lists = 0.0;
-    for line in bytes[from..].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        let request: serde_json::Value = serde_json::from_slice(line)?;
-        let uri = request["requestURI"].as_str().unwrap_or_default();
-        let list = match request["verb"].as_str().unwrap_or_default() {
-            "list" => !uri.contains("continue="),
-            "watch" => uri.contains("sendInitialEvents=true"),
-            _ => false,
-        };
-        // The server asks itself, too.
-        if list && request["user"]["username"] == "admin" {
-            lists += 1.0;
-        }
-    }
-    Ok(lists)
 }
