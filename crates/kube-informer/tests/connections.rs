@@ -29,7 +29,7 @@ use kube_client::{Client, Config};
 use kube_informer::SharedInformerFactory;
 use kube_informer::source::{client_for_informers, client_over};
 use kube_informer_apiserver::ApiServer;
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncReadExt, DuplexStream};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -214,6 +214,66 @@ async fn server_limit_on_streams_opens_further_connections() {
     let pipes = Pipes::to(&server(), 10);
     let _bodies = watches(&pipes.client(), 25).await;
     assert_eq!(pipes.made(), 3, "no watch waits for another one to end");
+}
+
+/// Pipes whose first connection works for a second; the others are served by `later`.
+fn failing_after_the_first(later: impl Fn(TokioIo<DuplexStream>) + Send + Sync + 'static) -> Pipes {
+    let (server, connections) = (server(), AtomicUsize::new(0));
+    Pipes::new(true, move |io| {
+        if connections.fetch_add(1, Ordering::Relaxed) > 0 {
+            return later(io);
+        }
+        let service = TowerToHyperService::new(server.clone());
+        let connection = http2::Builder::new(TokioExecutor::new()).serve_connection(io, service);
+        tokio::spawn(tokio::time::timeout(Duration::from_secs(1), connection));
+    })
+}
+
+/// Reads the preface and frames of HTTP/2 until the headers of a request.
+async fn read_headers(io: &mut DuplexStream) -> io::Result<()> {
+    const PREFACE: usize = 24;
+    const HEADERS: u8 = 1;
+    io.read_exact(&mut [0; PREFACE]).await?;
+    loop {
+        let mut head = [0; 9];
+        io.read_exact(&mut head).await?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        io.read_exact(&mut vec![0; length as usize]).await?;
+        if head[3] == HEADERS {
+            return Ok(());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn later_connection_does_not_wait_for_settings() {
+    let asked = watch::Sender::new(false);
+    let mut asks = asked.subscribe();
+    // The server sends nothing, not even its settings.
+    let pipes = failing_after_the_first(move |io| {
+        let (mut io, asked) = (io.into_inner(), asked.clone());
+        tokio::spawn(async move {
+            asked.send_replace(read_headers(&mut io).await.is_ok());
+            std::future::pending::<()>().await;
+        });
+    });
+    let client = pipes.client();
+    let _ = watches(&client, 1).await.pop().unwrap().collect().await;
+    let began = Instant::now();
+    tokio::select! {
+        _ = open(&client, WATCH) => panic!("nothing was answered"),
+        asked = asks.wait_for(|asked| *asked) => assert!(asked.is_ok()),
+    }
+    assert!(began.elapsed() < Duration::from_secs(1), "after {:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_that_closes_every_connection_is_not_asked_without_pause() {
+    let pipes = failing_after_the_first(drop);
+    let client = pipes.client();
+    let _ = watches(&client, 1).await.pop().unwrap().collect().await;
+    assert!(open(&client, WATCH).await.is_err());
+    assert!(pipes.made() <= 4, "{} connections for one request", pipes.made());
 }
 
 #[tokio::test(start_paused = true)]

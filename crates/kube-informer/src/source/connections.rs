@@ -42,6 +42,10 @@ const CONNECTION_WINDOW: u32 = (STREAMS as u32 + 1) * STREAM_WINDOW;
 /// After this time, a server that spoke HTTP/1.1 is asked for HTTP/2 again.
 const ASK_AGAIN: Duration = Duration::from_mins(10);
 
+/// A request that could not be written is tried on this many further connections. A server that closes every connection at once
+/// must not be asked without a pause.
+const UNSENT: u32 = 2;
+
 /// How a connection is found dead while its peer's kernel still acknowledges.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pings {
@@ -68,6 +72,8 @@ struct State {
     /// At most one connection is being made; everybody waits for the same one and shares its error.
     dialing: Option<WeakShared<Dial>>,
     http1_until: Option<Instant>,
+    /// The streams that the server allowed on its last connection; 0 if none is known.
+    allowed: usize,
 }
 
 type Dial = BoxFuture<'static, Result<(), DialError>>;
@@ -123,6 +129,7 @@ where
     }
 
     async fn send(self, mut request: Request<Body>) -> Result<Response<Counted>, BoxError> {
+        let mut unsent = 0;
         loop {
             match self.route(&request) {
                 Route::Http1 => break,
@@ -133,8 +140,8 @@ where
                     }
                     // The connection ended before the request was written: `sender` is closed now, so another one is chosen.
                     Err(mut error) => match error.take_message() {
-                        Some(unsent) => request = unsent,
-                        None => return Err(error.into_error().into()),
+                        Some(again) if unsent < UNSENT => (request, unsent) = (again, unsent + 1),
+                        _ => return Err(error.into_error().into()),
                     },
                 },
             }
@@ -151,6 +158,8 @@ where
         {
             return Route::Http1;
         }
+        let allowed = state.open.iter().map(|open| (open.allowed)()).find(|allowed| *allowed > 0);
+        state.allowed = allowed.unwrap_or(state.allowed);
         let mut spare = 0;
         state.open.retain(|open| {
             spare += usize::from(open.streams() == 0);
@@ -177,6 +186,7 @@ where
             self.lock().http1_until = Some(Instant::now() + ASK_AGAIN);
             return Ok(());
         }
+        let known = self.lock().allowed;
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(self.0.pings.interval)
@@ -184,8 +194,8 @@ where
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            // Until the server has said how many it allows.
-            .initial_max_send_streams(0)
+            // Until the server has said how many it allows, which would take another round trip.
+            .initial_max_send_streams(known)
             .handshake(io)
             .await
             .map_err(|error| DialError(Arc::new(error)))?;
@@ -205,14 +215,15 @@ where
                 }
             })
         }));
-        // hyper does not notify us of this. The pings end the connection of a server that never says it.
+        // The first connection waits for that. hyper does not notify us of it. The pings end the connection of a server that never
+        // says it.
         let mut wait = Duration::from_millis(1);
         while allowed() == 0 {
             if sender.is_closed() {
                 return Err(DialError(Arc::new(io::Error::from(io::ErrorKind::ConnectionAborted))));
             }
             tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(Duration::from_millis(50));
+            wait = (wait * 2).min(Duration::from_millis(10));
         }
         self.lock().open.push(Open { sender, streams: Arc::default(), allowed: Box::new(allowed) });
         Ok(())
