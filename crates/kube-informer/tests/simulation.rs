@@ -9,6 +9,8 @@
 mod checker;
 #[path = "../examples/simulate/ledger.rs"]
 mod ledger;
+#[path = "../examples/simulate/log.rs"]
+mod log;
 #[path = "../examples/simulate/observer.rs"]
 mod observer;
 #[path = "../examples/simulate/report.rs"]

@@ -8,6 +8,7 @@
 
 mod checker;
 mod ledger;
+mod log;
 mod observer;
 mod report;
 mod schedule;
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
 
 /// Runs one seed and prints all that happens.
 fn replay(seed: u64) -> ExitCode {
-    let report = world::run(&Schedule::from_seed(seed), true);
+    let report = world::replay(&Schedule::from_seed(seed));
     for line in &report.lines {
         println!("{line}");
     }

@@ -37,6 +37,15 @@ impl Trace {
         }
     }
 
+    /// Writes one line for readers, which does not count as part of what happened.
+    pub fn aside(&self, text: impl Display) {
+        let mut inner = self.lock();
+        let line = format!("{:>9.3}s {text}", inner.begun.elapsed().as_secs_f64());
+        if let Some(lines) = &mut inner.lines {
+            lines.push(line);
+        }
+    }
+
     /// Reports that the contract is broken. Only the first report counts: others may follow from it.
     pub fn violation(&self, text: impl Display) {
         self.line(format_args!("VIOLATION {text}"));
