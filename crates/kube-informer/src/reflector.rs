@@ -152,7 +152,8 @@ impl Reflector {
         let mut machine = Machine::new(&self.config).having_seen(self.status().version);
         loop {
             let step = machine.step();
-            debug!(?step, version = ?machine.version(), "next");
+            debug!(scope = %self.scope, ?step, version = ?machine.version(), "next");
+            machine.begin(Instant::now(), |version| self.count_at(version));
             let outcome = match step {
                 Step::List { limit } => self.list(&mut machine, limit).await,
                 Step::Stream => self.stream(&mut machine).await,
@@ -161,6 +162,7 @@ impl Reflector {
             let now = Instant::now();
             let polled = machine.polling();
             let wait = machine.on(&outcome, now);
+            debug!(scope = %self.scope, ?outcome, ?wait, "done");
             self.status.update(|status| {
                 status.mode = machine.mode();
                 status.polling = machine.polling();

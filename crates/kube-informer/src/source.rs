@@ -24,6 +24,7 @@ pub use client::{client_for_informers, client_over};
 pub use error::SourceError;
 pub use history::{CheckRequest, Histories, History, Witness};
 pub use kube::KubeSource;
+pub(crate) use kube::narrow;
 pub use scripted::{Script, ScriptedSource};
 
 /// A source of one kind: one page of a list, one watch.

@@ -5,9 +5,11 @@ mod scenario;
 
 use std::time::Duration;
 
-use common::{api, change, content, create, delete};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube_client::api::ListParams;
+use common::{Log, api, change, content, create, delete};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_client::Api;
+use kube_client::api::{ListParams, PostParams};
 use kube_informer::reflector::{Phase, ReflectorConfig};
 use kube_informer::source::{Script, ScriptedSource, SourceError};
 use kube_informer::{InformerOptions, Kind, SharedInformer, SharedInformerFactory};
@@ -156,39 +158,96 @@ async fn a_restored_cluster_is_found_out_after_a_lost_connection() {
     assert_eq!(informer.status()[0].counts.restores, 1);
 }
 
+/// A server is restored while the informer is cut off, and its revisions pass those of the cache: `lost` is what the cache saw and
+/// the backup does not have, `written` what happened after the restore.
+async fn overtake(lost: &str, written: &str, objects: usize) {
+    let (server, faults, factory, informer) = weather().await;
+    let api = api(&server);
+    let selected =
+        factory.informer_with::<ConfigMap>(InformerOptions::default().labels("app!=none")).unwrap();
+    factory.start();
+    create(&api, "b", "1").await;
+    for number in 2..objects {
+        create(&api, &format!("more-{number:03}"), "1").await;
+    }
+    settle().await;
+    let backup = server.backup();
+    for number in 0..5 {
+        match lost {
+            "create" => drop(create(&api, &format!("lost-{number}"), "1").await),
+            "update" => change(&api, "a", &format!("lost-{number}")).await,
+            "delete" if number == 0 => delete(&api, "b").await,
+            "bookmark" => create_namespace(&server, number).await,
+            _ => {}
+        }
+    }
+    // Longer than the interval of bookmarks.
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    cut_off(&faults).await;
+    server.restore(&backup);
+    for number in 0..20 {
+        match written {
+            "create" => drop(create(&api, &format!("new-{number}"), "1").await),
+            "same" if number < 5 => change(&api, "a", &format!("new-{number}")).await,
+            "one" if number == 0 => change(&api, "b", "new").await,
+            "same" | "one" => create_namespace(&server, number).await,
+            _ => change(&api, "b", &format!("new-{number}")).await,
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    faults.clear();
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    let wanted = stored(&server).await;
+    for informer in [&informer, &selected] {
+        assert_eq!(content(informer), wanted, "{lost} was lost, then {written}, of {objects} objects");
+    }
+}
+
+/// Moves the revision on without a change of config maps.
+async fn create_namespace(server: &ApiServer, number: usize) {
+    let metadata = ObjectMeta { name: Some(format!("n{number}")), ..ObjectMeta::default() };
+    let namespace = Namespace { metadata, ..Namespace::default() };
+    let namespaces = Api::<Namespace>::all(server.client());
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_restore_whose_revisions_overtook_the_cache_is_found_out() {
-    // (what the cache saw and the backup does not have, what was written after the restore)
     for (lost, written) in
         [("create", "create"), ("create", "update"), ("delete", "create"), ("update", "update")]
     {
+        overtake(lost, written, 2).await;
+        overtake(lost, written, 600).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restore_that_only_content_shows_is_found_out_in_a_small_kind() {
+    // A bookmark alone moved the cache past the backup; or the same object was changed at the same revision.
+    for (lost, written) in [("bookmark", "one"), ("update", "same")] {
+        overtake(lost, written, 2).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_kind_is_compared_after_a_long_gap_and_a_large_one_is_not() {
+    for (objects, lists) in [(5, 1), (600, 0)] {
         let (server, faults, _factory, informer) = weather().await;
-        create(&api(&server), "b", "1").await;
-        settle().await;
-        let backup = server.backup();
-        for number in 0..5 {
-            match lost {
-                "create" => drop(create(&api(&server), &format!("lost-{number}"), "1").await),
-                "update" => change(&api(&server), "a", &format!("lost-{number}")).await,
-                _ if number == 0 => delete(&api(&server), "b").await,
-                _ => {}
-            }
+        for number in 1..objects {
+            create(&api(&server), &format!("more-{number:03}"), "1").await;
         }
+        let heard = Log::default();
+        let _registration = informer.add_handler(heard.handler());
         settle().await;
-        // The connection is away while the server is restored and its revisions pass those of the cache.
+        heard.take();
+        let before = asked(&server).lists;
         cut_off(&faults).await;
-        server.restore(&backup);
-        for number in 0..20 {
-            match written {
-                "create" => drop(create(&api(&server), &format!("new-{number}"), "1").await),
-                _ => change(&api(&server), "b", &format!("new-{number}")).await,
-            }
-        }
         tokio::time::sleep(Duration::from_secs(5)).await;
         faults.clear();
-        tokio::time::sleep(Duration::from_mins(2)).await;
-        let wanted = stored(&server).await;
-        assert_eq!(content(&informer), wanted, "{lost} was lost, then {written}");
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        assert_eq!(asked(&server).lists - before, lists, "{objects} objects");
+        assert_eq!(informer.status()[0].counts.verifications, lists);
+        assert_eq!((heard.take().as_str(), informer.snapshot().len()), ("", objects), "nothing changed");
     }
 }
 
@@ -266,7 +325,11 @@ async fn a_server_that_was_away_is_found_again_within_two_seconds() {
         create(&api(&server), "b", "1").await;
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(content(&informer), "a=1 b=1", "after {away} s");
-        assert_eq!((asked(&server).lists, asked(&server).streaming_lists), (0, 1), "resumed");
+        assert_eq!(
+            (asked(&server).lists, asked(&server).streaming_lists),
+            (1, 1),
+            "resumed, and compared once"
+        );
         let watches = informer.status()[0].counts.watches;
         assert!(watches <= away + 5, "{watches} attempts in {away} s");
     }
@@ -379,6 +442,22 @@ async fn verifying_every_zero_seconds_is_switched_off() {
     let after = asked(&server);
     assert_eq!((after.lists - before.lists, after.streaming_lists - before.streaming_lists), (0, 1));
     drop(informer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn verify_every_holds_in_either_order_with_a_configuration() {
+    let (verify, config) = (Duration::from_secs(20), ReflectorConfig::default);
+    for options in [
+        InformerOptions::default().verify_every(verify).reflector(config()),
+        InformerOptions::default().reflector(config()).verify_every(verify),
+    ] {
+        let (server, ..) = weather().await;
+        let factory = SharedInformerFactory::with_defaults(server.client(), options);
+        let informer = factory.informer::<ConfigMap>();
+        factory.start();
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert!(informer.status()[0].counts.verifications >= 2);
+    }
 }
 
 #[tokio::test(start_paused = true)]

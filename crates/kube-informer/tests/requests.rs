@@ -7,7 +7,8 @@ use std::time::Duration;
 use common::{Log, api, change, content, create, server, settle};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube_client::api::{Api, PostParams};
-use kube_informer::SharedInformerFactory;
+use kube_informer::source::KubeSource;
+use kube_informer::{InformerOptions, Kind, SharedInformer, SharedInformerFactory};
 use kube_informer_apiserver::faults::{Fault, Faults, Rule};
 use kube_informer_apiserver::{ApiServer, ResourceStats};
 
@@ -111,4 +112,20 @@ async fn a_restart_of_the_server_costs_one_list_and_tells_nothing_of_what_did_no
     assert_eq!(lists(&server) - before, 1);
     assert_eq!(log.take(), "update b=1 → b=2\n");
     assert_eq!(content(&informer), "a=1 b=2 c=1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_selectors_of_a_source_narrow_with_every_call() {
+    let server = ApiServer::new();
+    for (name, app) in [("a", "web"), ("b", "web"), ("c", "db")] {
+        create(&api(&server), name, app).await;
+    }
+    let kind = Kind::new("v1", "ConfigMap", "configmaps", true);
+    let source = KubeSource::new(server.client(), kind.clone());
+    let source =
+        source.labels("app=web").labels("app!=db").fields("metadata.name!=a").fields("metadata.name!=c");
+    let informer = SharedInformer::<ConfigMap>::over(kind, source, InformerOptions::default());
+    informer.start();
+    informer.wait_for_sync().await.unwrap();
+    assert_eq!(content(&informer), "b=web");
 }

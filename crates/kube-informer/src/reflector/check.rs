@@ -1,6 +1,7 @@
 //! Checks, beside a resumed watch, that the server was not restored from a backup meanwhile.
 
 use futures_core::future::BoxFuture;
+use kube_wire::ResourceVersion;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
@@ -14,13 +15,11 @@ use crate::source::{CheckRequest, History, SourceError, Witness};
 pub(super) type Check<'a> = BoxFuture<'a, Result<History, SourceError>>;
 
 impl Reflector {
-    /// Notes what the cache has, before a new watch changes it.
-    pub(super) fn note_reached(&self, machine: &mut Machine) {
-        machine.note_reached(|version| {
-            let state = self.intake.state.load();
-            let caught_up = state.version(&self.scope) == Some(version);
-            (caught_up && state.nameless.is_empty()).then(|| state.count(&self.scope))
-        });
+    /// How many objects the cache has at this version, if that can be compared.
+    pub(super) fn count_at(&self, version: &ResourceVersion) -> Option<usize> {
+        let state = self.intake.state.load();
+        let caught_up = state.version(&self.scope) == Some(version);
+        (caught_up && state.nameless.is_empty()).then(|| state.count(&self.scope))
     }
 
     pub(super) fn begin_check(&self, machine: &mut Machine) -> Option<Check<'_>> {
@@ -29,9 +28,9 @@ impl Reflector {
             return Some(Box::pin(std::future::ready(Ok(History::Expired))));
         };
         // A short gap is hardly a restore: then the last change is enough, if there was one.
-        let long = reached.is_long_ago() || reached.witness.is_none();
-        let Reached { version, witness, count, lost_at, .. } = reached;
-        let request = CheckRequest { version, lost_at, witness, count: count.filter(|_| long) };
+        let thorough = reached.is_long_ago();
+        let Reached { version, witness, count, lost_at, resumed_at, .. } = reached;
+        let request = CheckRequest { version, lost_at, resumed_at, witness, count, thorough };
         self.status.update(|status| status.counts.checks += 1);
         let check = timeout(self.config.request_deadline, self.source.check(request));
         let late = |_| SourceError::late("the check took too long", "no answer within the deadline");
@@ -44,28 +43,30 @@ impl Reflector {
         machine: &mut Machine,
         answer: Result<History, SourceError>,
     ) -> Option<Outcome> {
-        let why = match answer {
+        match answer {
             Ok(History::Same) => {
                 machine.doubt().checked(true, Instant::now());
-                return None;
+                None
             }
             Ok(History::Unknown) => {
                 machine.doubt().checked(false, Instant::now());
-                return None;
+                None
+            }
+            // Only a comparison tells. The doubt stays until it is complete.
+            Ok(History::Expired | History::Few) => {
+                self.status.update(|status| status.counts.verifications += 1);
+                Some(Outcome::Verify)
             }
             Ok(History::Other(why)) => {
                 machine.is_restored();
                 warn!(kind = %self.intake.kind, why, "the server seems to be restored from a backup; listing again");
-                why
+                Some(Outcome::Restored(SourceError::transport("the watch cannot be trusted", why)))
             }
-            Ok(History::Expired) => "whether the server was restored cannot be checked",
             Err(error) => {
                 debug!(error = error.with_cause(), "the check of the version failed; trying again later");
-                machine.doubt().check_failed(Instant::now());
-                return None;
+                None
             }
-        };
-        Some(Outcome::Restored(SourceError::transport("the watch cannot be trusted", why)))
+        }
     }
 }
 

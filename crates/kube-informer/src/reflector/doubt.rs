@@ -12,13 +12,16 @@ use crate::source::Witness;
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 const CHECK_LAST: Duration = Duration::from_mins(5);
 
+/// After this many checks without an answer, only a list helps.
+const TRIES: u32 = 3;
+
 /// How many lost connections may wait for a check. With more of them, only a list helps.
 const MOST: usize = 8;
 
-/// A connection that was resumed sooner was hardly lost to a restore, which takes seconds.
+/// A watch that was resumed sooner was not lost to a restore, which takes seconds.
 const LONG_GAP: Duration = Duration::from_secs(2);
 
-/// The state of the cache when a connection was lost.
+/// The state of the cache when a watch was lost.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Reached {
     pub(super) version: ResourceVersion,
@@ -26,7 +29,8 @@ pub(super) struct Reached {
     /// How many objects the cache has, if the store has caught up with the version and everything has a readable key.
     pub(super) count: Option<usize>,
     pub(super) lost_at: Instant,
-    /// How long it took until the next watch was open.
+    pub(super) resumed_at: Instant,
+    /// How long the cache was without a watch.
     gap: Duration,
 }
 
@@ -37,20 +41,38 @@ impl Reached {
     }
 }
 
-/// What is not known about the server since a connection was lost.
+/// There is no watch.
+#[derive(Debug, Clone, Copy)]
+struct Closed {
+    at: Instant,
+    /// Whether its connection was lost; else the server ended it as it was asked to.
+    lost: bool,
+    /// For how long it had been dead before that was noticed.
+    dead: Duration,
+}
+
+impl Closed {
+    fn gap(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.at).max(self.dead)
+    }
+}
+
+/// What is not known about the server since a watch was lost.
 #[derive(Debug, Default)]
 pub(super) struct Doubt {
     /// Whether a known uid and version may stand for another object.
     untrusted: bool,
-    /// When a connection was lost, if the cache's state at that time was not noted yet.
-    lost_at: Option<Instant>,
+    closed: Option<Closed>,
+    /// What the cache had before the watch that is being opened.
+    noted: Option<(ResourceVersion, Option<Witness>, Option<usize>)>,
     /// Each state that a check must find in the server's history: the first, the last, and each that a long gap followed.
     /// Events after a lost connection may be of another history, so a later state does not stand for an earlier one.
     reached: VecDeque<Reached>,
     /// Whether there were too many of them.
     overflowed: bool,
     next_check: Option<Instant>,
-    failures: u32,
+    /// How many checks in a row had no answer.
+    unanswered: u32,
     /// The last change that was seen.
     witness: Option<Witness>,
 }
@@ -65,16 +87,29 @@ impl Doubt {
         !self.untrusted
     }
 
-    /// The connection is lost, so the server may be another one now.
-    pub(super) fn lost(&mut self, now: Instant) {
+    /// There is no watch from now on, if there was one.
+    pub(super) fn closed(&mut self, now: Instant) {
+        self.closed.get_or_insert(Closed { at: now, lost: false, dead: Duration::ZERO });
+    }
+
+    /// The connection is lost, and may have been dead for a while: the server may be another one now.
+    pub(super) fn lost(&mut self, now: Instant, dead: Duration) {
         self.untrusted = true;
-        self.lost_at.get_or_insert(now);
+        let closed = self.closed.get_or_insert(Closed { at: now, lost: true, dead });
+        closed.lost = true;
+        closed.dead = closed.dead.max(dead);
+    }
+
+    /// A list begins. Without a watch the server may have been restored meanwhile, whatever it answered.
+    pub(super) fn lists(&mut self, now: Instant) {
+        self.untrusted |= self.closed.is_some_and(|closed| closed.gap(now) >= LONG_GAP);
     }
 
     /// A list is complete; `newest` was changed last.
-    pub(super) fn listed(&mut self, newest: Option<Witness>) {
+    pub(super) fn listed(&mut self, newest: Option<Witness>, now: Instant) {
         let next_check = self.next_check;
         *self = Self { witness: newest, next_check, ..Self::default() };
+        self.closed(now);
     }
 
     /// A change was passed on.
@@ -84,35 +119,36 @@ impl Doubt {
         }
     }
 
-    /// Notes, after a lost connection and before a new watch, what the cache has.
-    pub(super) fn note(
-        &mut self,
-        version: &ResourceVersion,
-        count: impl FnOnce(&ResourceVersion) -> Option<usize>,
-    ) {
-        if version.as_u64().is_none_or(|number| number == 0) {
-            return;
-        }
-        if let Some(last) = self.reached.back_mut().filter(|last| last.version == *version) {
-            // Nothing changed since; the store may have caught up meanwhile.
-            last.count = last.count.or_else(|| count(version));
-            self.lost_at = None;
-        } else if let Some(lost_at) = self.lost_at.take() {
-            let (version, witness, count) = (version.clone(), self.witness.clone(), count(version));
-            if self.reached.len() > 1 && self.reached.back().is_some_and(|last| !last.is_long_ago()) {
-                self.reached.pop_back();
-            }
-            self.reached.push_back(Reached { version, witness, count, lost_at, gap: Duration::ZERO });
-            self.overflowed |= self.reached.len() > MOST;
-            self.reached.truncate(MOST);
-        }
+    /// Notes what the cache has before a watch.
+    pub(super) fn note(&mut self, version: &ResourceVersion, count: Option<usize>) {
+        let numbered = version.as_u64().is_some_and(|number| number > 0);
+        self.noted = numbered.then(|| (version.clone(), self.witness.clone(), count));
     }
 
-    /// A watch is open again.
+    /// A watch is open again. What the cache had before must be checked if the connection was lost, or there was time for a
+    /// restore.
     pub(super) fn resumed(&mut self, now: Instant) {
-        if let Some(last) = self.reached.back_mut() {
-            last.gap = last.gap.max(now.saturating_duration_since(last.lost_at));
+        let (Some(closed), noted) = (self.closed.take(), self.noted.take()) else { return };
+        let gap = closed.gap(now);
+        if !closed.lost && gap < LONG_GAP {
+            return;
         }
+        self.untrusted = true;
+        let Some((version, witness, count)) = noted else { return };
+        if let Some(last) = self.reached.back_mut().filter(|last| last.version == version) {
+            // Nothing changed since; the store may have caught up meanwhile.
+            last.count = last.count.or(count);
+            last.gap = last.gap.max(gap);
+            last.resumed_at = now;
+            return;
+        }
+        if self.reached.len() > 1 && self.reached.back().is_some_and(|last| !last.is_long_ago()) {
+            self.reached.pop_back();
+        }
+        let (lost_at, resumed_at) = (closed.at, now);
+        self.reached.push_back(Reached { version, witness, count, lost_at, resumed_at, gap });
+        self.overflowed |= self.reached.len() > MOST;
+        self.reached.truncate(MOST);
     }
 
     /// When to make the next check.
@@ -120,29 +156,26 @@ impl Doubt {
         self.reached.front().map(|_| self.next_check.unwrap_or(now))
     }
 
-    /// What the next check looks for; `Err` if there is too much.
+    /// What the next check looks for; `Err` if there is too much, or if the checks before had no answer. Until it has one, it
+    /// counts as failed, because it ends with its watch.
     pub(super) fn begin_check(&mut self, now: Instant) -> Option<Result<Reached, ()>> {
         let reached = self.reached.front()?;
-        self.next_check = Some(now + CHECK_EVERY);
-        Some(if self.overflowed { Err(()) } else { Ok(reached.clone()) })
+        let given_up = self.overflowed || self.unanswered >= TRIES;
+        let wait = CHECK_EVERY.saturating_mul(1 << self.unanswered.min(8)).min(CHECK_LAST);
+        self.next_check = Some(now + wait);
+        self.unanswered = self.unanswered.saturating_add(1);
+        Some(if given_up { Err(()) } else { Ok(reached.clone()) })
     }
 
     /// A check has an answer: the history is the same, or nobody can tell.
     pub(super) fn checked(&mut self, same: bool, now: Instant) {
         self.reached.pop_front();
-        self.failures = 0;
+        self.unanswered = 0;
         if !self.reached.is_empty() {
             self.next_check = Some(now);
-        } else if same && self.lost_at.is_none() {
+        } else if same && self.closed.is_none() {
             self.untrusted = false;
         }
-    }
-
-    /// A check failed; it is made again later.
-    pub(super) fn check_failed(&mut self, now: Instant) {
-        let wait = CHECK_EVERY.saturating_mul(1 << self.failures.min(8)).min(CHECK_LAST);
-        self.failures = self.failures.saturating_add(1);
-        self.next_check = Some(now + wait);
     }
 }
 
@@ -150,20 +183,24 @@ impl Doubt {
 mod tests {
     use super::*;
 
-    fn note(doubt: &mut Doubt, version: &str, count: Option<usize>) {
-        doubt.note(&version.into(), |_| count);
+    /// A watch is lost at this version, and open again after so many seconds.
+    fn lose(doubt: &mut Doubt, version: &str, count: Option<usize>, gap: u64) {
+        let now = Instant::now();
+        doubt.lost(now, Duration::ZERO);
+        doubt.note(&version.into(), count);
+        doubt.resumed(now + Duration::from_secs(gap));
     }
 
     #[tokio::test(start_paused = true)]
     async fn states_before_long_gaps_are_checked_one_by_one() {
         let now = Instant::now();
         let mut doubt = Doubt::default();
-        note(&mut doubt, "5", Some(1));
+        doubt.closed(now);
+        doubt.note(&"5".into(), Some(1));
+        doubt.resumed(now + Duration::from_secs(1));
         assert_eq!(doubt.check_at(now), None, "nothing was lost");
         for (version, gap) in [("5", 0), ("5", 0), ("7", 0), ("8", 3), ("9", 0), ("11", 0)] {
-            doubt.lost(now);
-            note(&mut doubt, version, None);
-            doubt.resumed(now + Duration::from_secs(gap));
+            lose(&mut doubt, version, None, gap);
         }
         // The first, the last, and the one that a long gap followed.
         for version in ["5", "8", "11"] {
@@ -176,44 +213,70 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_long_time_without_a_watch_is_doubted_whatever_its_reason() {
+        let now = Instant::now();
+        let later = now + LONG_GAP;
+        let mut doubt = Doubt::default();
+        doubt.closed(now);
+        doubt.note(&"5".into(), None);
+        doubt.resumed(later);
+        assert!(doubt.begin_check(later).unwrap().unwrap().is_long_ago());
+        // A list after a list, without a watch between them.
+        doubt.listed(None, now);
+        doubt.lists(now + LONG_GAP / 2);
+        assert!(doubt.is_trusted());
+        doubt.lists(later);
+        assert!(!doubt.is_trusted());
+        // A watch that was found dead.
+        doubt.listed(None, now);
+        doubt.resumed(now);
+        doubt.lost(later, LONG_GAP);
+        doubt.note(&"5".into(), None);
+        doubt.resumed(later);
+        assert!(doubt.begin_check(later).unwrap().unwrap().is_long_ago());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_loss_that_is_not_noted_yet_keeps_the_doubt() {
         let now = Instant::now();
         let mut doubt = Doubt::default();
-        doubt.lost(now);
-        note(&mut doubt, "5", None);
-        doubt.lost(now);
+        lose(&mut doubt, "5", None, 0);
+        doubt.lost(now, Duration::ZERO);
         doubt.checked(true, now);
         assert!(!doubt.is_trusted());
-        doubt.listed(None);
+        doubt.listed(None, now);
         assert!(doubt.is_trusted());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_count_is_noted_once_the_store_has_caught_up() {
-        let now = Instant::now();
         let mut doubt = Doubt::default();
-        doubt.lost(now);
-        note(&mut doubt, "5", None);
-        note(&mut doubt, "5", Some(3));
-        assert_eq!(doubt.begin_check(now).unwrap().unwrap().count, Some(3));
+        lose(&mut doubt, "5", None, 0);
+        lose(&mut doubt, "5", Some(3), 0);
+        assert_eq!(doubt.begin_check(Instant::now()).unwrap().unwrap().count, Some(3));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn too_many_losses_and_failed_checks_are_bounded() {
-        let now = Instant::now();
+    async fn too_many_losses_are_not_checked_one_by_one() {
         let mut doubt = Doubt::default();
         for version in 1..=20u64 {
-            doubt.lost(now);
-            doubt.note(&version.into(), |_| None);
-            doubt.resumed(now + Duration::from_secs(5));
+            lose(&mut doubt, &version.to_string(), None, 5);
         }
-        assert_eq!((doubt.reached.len(), doubt.begin_check(now)), (MOST, Some(Err(()))));
-        let waits: Vec<u64> = (0..8)
+        assert_eq!((doubt.reached.len(), doubt.begin_check(Instant::now())), (MOST, Some(Err(()))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn checks_without_an_answer_are_given_up_for_a_list() {
+        let now = Instant::now();
+        let mut doubt = Doubt::default();
+        lose(&mut doubt, "5", None, 0);
+        let tries: Vec<(bool, u64)> = (0..7)
             .map(|_| {
-                doubt.check_failed(now);
-                (doubt.check_at(now).unwrap() - now).as_secs()
+                (doubt.begin_check(now).unwrap().is_ok(), (doubt.check_at(now).unwrap() - now).as_secs())
             })
             .collect();
-        assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300, 300]);
+        let expected =
+            [(true, 10), (true, 20), (true, 40), (false, 80), (false, 160), (false, 300), (false, 300)];
+        assert_eq!(tries, expected);
     }
 }

@@ -371,7 +371,7 @@ impl Machine {
     /// The sink has everything up to this version; `newest` was changed last.
     pub(super) fn listed(&mut self, version: ResourceVersion, newest: Option<Witness>, at: Instant) {
         self.version = Some(version);
-        self.doubt.listed(newest);
+        self.doubt.listed(newest, at);
         self.listed_at = Some(at);
         self.unverified = 0;
         self.odd_lists = 0;
@@ -433,10 +433,12 @@ impl Machine {
         &mut self.doubt
     }
 
-    /// Notes, before a new watch, what the cache has, if a connection was lost.
-    pub(super) fn note_reached(&mut self, count: impl FnOnce(&ResourceVersion) -> Option<usize>) {
-        if let Some(version) = &self.version {
-            self.doubt.note(version, count);
+    /// A step begins; `count` is how many objects the cache has at a version.
+    pub(super) fn begin(&mut self, now: Instant, count: impl FnOnce(&ResourceVersion) -> Option<usize>) {
+        match (self.step, &self.version) {
+            (Step::Watch, Some(version)) => self.doubt.note(version, count(version)),
+            (Step::Watch, None) => {}
+            (Step::List { .. } | Step::Stream, _) => self.doubt.lists(now),
         }
     }
 
@@ -458,6 +460,7 @@ impl Machine {
         {
             self.paged = None;
         }
+        self.doubt.closed(now);
         let wait = self.react(outcome, now);
         wait + self.pace.take(now + wait)
     }
@@ -491,7 +494,7 @@ impl Machine {
             Outcome::Ended(ended) => self.ended(ended, now),
             Outcome::Lost(error) => self.relist(Some(error), now),
             Outcome::Restored(_) => {
-                self.doubt.lost(now);
+                self.doubt.lost(now, Duration::ZERO);
                 self.watched = true;
                 self.relist(None, now)
             }
@@ -511,7 +514,9 @@ impl Machine {
     fn ended(&mut self, ended: &Ended, now: Instant) -> Duration {
         let failure = ended.failure.as_ref();
         if !ended.on_time || ended.silent >= QUIET {
-            self.doubt.lost(now);
+            // A watch that is given up was dead since its last frame.
+            let dead = failure.filter(|error| error.is_late()).map(|_| ended.silent);
+            self.doubt.lost(now, dead.unwrap_or_default());
         }
         if self.version.as_ref().is_some_and(is_absent) {
             // Without versions a watch cannot be resumed.
@@ -571,7 +576,7 @@ impl Machine {
             Step::Watch => {
                 // A watch that the server refused was not lost; a server that cannot be reached may come back restored.
                 if error.code().is_none() {
-                    self.doubt.lost(now);
+                    self.doubt.lost(now, Duration::ZERO);
                 }
                 return self.strike(Some(error), now);
             }

@@ -128,7 +128,6 @@ impl Reflector {
             status.phase = Phase::Connecting;
             status.counts.watches += 1;
         });
-        self.note_reached(machine);
         let timeout = machine.watch_timeout();
         let mut version = machine.version().cloned();
         if planted(Bug::ResumeFromWrongVersion) {

@@ -9,6 +9,7 @@ use crate::Transform;
 use crate::delta_fifo::{DEFAULT_LIMIT_BYTES, Scope};
 use crate::object::{Decoder, Kind, Storage, View, erase};
 use crate::reflector::{ErrorHook, ReflectorConfig};
+use crate::source::narrow;
 
 /// What an informer holds and how it goes about it.
 ///
@@ -126,7 +127,8 @@ impl InformerOptions {
 
     /// How lists and watches are made.
     pub fn reflector(mut self, config: ReflectorConfig) -> Self {
-        self.reflector = config.bounded();
+        let verify_every = config.verify_every.or(self.reflector.verify_every);
+        self.reflector = ReflectorConfig { verify_every, ..config }.bounded();
         self
     }
 
@@ -195,14 +197,6 @@ impl InformerOptions {
         ];
         checks.into_iter().find(|(_, same)| !same).map(|(name, _)| name)
     }
-}
-
-/// Adds a requirement to a selector: the server joins them by "and".
-fn narrow(selector: &mut String, more: &str) {
-    if !selector.is_empty() && !more.is_empty() {
-        selector.push(',');
-    }
-    selector.push_str(more);
 }
 
 fn same_hook(ours: Option<&ErrorHook>, theirs: Option<&ErrorHook>) -> bool {

@@ -22,12 +22,16 @@ use crate::object::{Kind, Uid};
 pub struct CheckRequest {
     /// The version that the cache has reached.
     pub version: ResourceVersion,
-    /// When the connection was lost. A check that began later answers this one, too.
+    /// When the watch was lost.
     pub lost_at: Instant,
+    /// When the next one was open. A check that began about then answers this one, too.
+    pub resumed_at: Instant,
     /// The object that changed last, as the cache has it at that version.
     pub witness: Option<Witness>,
-    /// How many objects the cache has at that version, if that should be compared.
+    /// How many objects the cache has at that version, if that is known.
     pub count: Option<usize>,
+    /// Whether there was time for a restore, so that the last change alone does not tell.
+    pub thorough: bool,
 }
 
 /// The last change that a cache has seen.
@@ -46,9 +50,11 @@ pub enum History {
     Same,
     /// It is another one, such as after a restore from a backup: only a new list helps.
     Other(&'static str),
-    /// The server no longer has the version. Only a new list helps.
+    /// The server no longer has the version, or cannot answer such a question after a long gap. Only a new list helps.
     Expired,
-    /// The source cannot tell.
+    /// It may be the same, and there are so few objects that comparing all of them costs hardly more than asking further.
+    Few,
+    /// The source cannot tell, and the watch goes on.
     Unknown,
 }
 
@@ -63,23 +69,27 @@ type Kinds = HashMap<(Kind, Option<String>), Arc<Latest>>;
 
 type Latest = tokio::sync::Mutex<Option<Checked>>;
 
-/// The latest check: when its connection was lost, when it began, of which version, and its answer.
+/// The latest check: when its connection was lost, when it began, of which version, how, and its answer.
 #[derive(Debug)]
 struct Checked {
     lost_at: Instant,
     began: Instant,
     version: ResourceVersion,
+    thorough: bool,
     history: History,
 }
 
-/// Connections that are lost within this time are lost together.
+/// Watches that are lost within this time are lost together, and a restore takes longer than this.
 const TOGETHER: Duration = Duration::from_secs(1);
 
 impl Checked {
     /// Whether this answers a request, too. A cache that was connected for longer may have read its state after a restore, so its
-    /// check says nothing about one that was cut off before.
+    /// check says nothing about one that was cut off before. Nor does a check that was over before a restore.
     fn answers(&self, request: &CheckRequest) -> bool {
-        let covers = self.lost_at <= request.lost_at + TOGETHER && self.version >= request.version;
+        let covers = self.lost_at <= request.lost_at + TOGETHER
+            && self.version >= request.version
+            && self.began + TOGETHER >= request.resumed_at
+            && self.thorough == request.thorough;
         self.began >= request.lost_at && (covers || matches!(self.history, History::Other(_)))
     }
 }
@@ -102,9 +112,9 @@ impl Histories {
         }
         let began = Instant::now();
         let history = ask.await?;
-        if matches!(history, History::Same | History::Other(_)) {
-            let (lost_at, version) = (request.lost_at, request.version.clone());
-            *latest = Some(Checked { lost_at, began, version, history });
+        if matches!(history, History::Same | History::Few | History::Other(_)) {
+            let (lost_at, version, thorough) = (request.lost_at, request.version.clone(), request.thorough);
+            *latest = Some(Checked { lost_at, began, version, thorough, history });
         }
         Ok(history)
     }

@@ -28,6 +28,9 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 /// How much of the answer to a check is read. It has the metadata of one object, or one object.
 const MAX_CHECK_BYTES: usize = 4 << 20;
 
+/// So many objects fit into one page: comparing all of them costs one request.
+const FEW: usize = 500;
+
 /// How an answer is encoded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Coding {
@@ -78,15 +81,15 @@ impl KubeSource {
         self
     }
 
-    /// Only objects that the server selects by labels.
+    /// Only objects that the server selects by labels. Called several times, an object must satisfy every selector.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
-        self.labels = selector.into();
+        narrow(&mut self.labels, &selector.into());
         self
     }
 
-    /// Only objects that the server selects by fields.
+    /// Only objects that the server selects by fields. Called several times, an object must satisfy every selector.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
-        self.fields = selector.into();
+        narrow(&mut self.fields, &selector.into());
         self
     }
 
@@ -258,7 +261,10 @@ impl ListWatch for KubeSource {
     fn check(&self, request: CheckRequest) -> BoxFuture<'_, Result<History, SourceError>> {
         Box::pin(async move {
             let of = (Kind::clone(&self.kind), self.namespace.clone());
-            self.histories.check(of, &request, self.read_history(&request)).await
+            let history = self.histories.check(of, &request, self.read_history(&request)).await?;
+            // After a long gap a doubt is not left alone.
+            let doubtful = history == History::Unknown && request.thorough;
+            Ok(if doubtful { History::Expired } else { history })
         })
     }
 }
@@ -267,27 +273,26 @@ impl KubeSource {
     /// One or two exact reads of metadata at the version of the cache, at most one object each.
     async fn read_history(&self, request: &CheckRequest) -> Result<History, SourceError> {
         let selected = !self.labels.is_empty() || !self.fields.is_empty();
-        // An object that left a selection is deleted for the cache, but not for the server.
-        let witness = request.witness.as_ref().filter(|witness| !selected || witness.state.is_some());
-        let count = request.count.filter(|_| !selected);
-        if let Some(witness) = witness {
+        if request.thorough || request.witness.is_none() {
+            let listed = match self.exact(&request.version, None).await? {
+                Ok(listed) => listed,
+                Err(history) => return Ok(history),
+            };
+            match (listed.count(), request.count.filter(|_| !selected)) {
+                (Some(found), Some(count)) if found != count => {
+                    return Ok(History::Other("the number of objects is not as it was"));
+                }
+                (Some(found), _) if found <= FEW && request.thorough => return Ok(History::Few),
+                _ => {}
+            }
+        }
+        if let Some(witness) = &request.witness {
             let listed = match self.exact(&request.version, Some(witness)).await? {
                 Ok(listed) => listed,
                 Err(history) => return Ok(history),
             };
             if !listed.shows(witness) {
                 return Ok(History::Other("the object that changed last is not as it was"));
-            }
-        }
-        if count.is_some() || witness.is_none() {
-            let listed = match self.exact(&request.version, None).await? {
-                Ok(listed) => listed,
-                Err(history) => return Ok(history),
-            };
-            if let (Some(found), Some(count)) = (listed.count(), count)
-                && found != count
-            {
-                return Ok(History::Other("the number of objects is not as it was"));
             }
         }
         Ok(History::Same)
@@ -299,7 +304,13 @@ impl KubeSource {
         query.append_pair("resourceVersionMatch", "Exact");
         let mut namespace = self.namespace.as_deref();
         if let Some(witness) = witness {
-            query.append_pair("fieldSelector", &format!("metadata.name={}", witness.key.name()));
+            // An object that left the selection is deleted for the cache.
+            let mut fields = format!("metadata.name={}", witness.key.name());
+            narrow(&mut fields, &self.fields);
+            query.append_pair("fieldSelector", &fields);
+            if !self.labels.is_empty() {
+                query.append_pair("labelSelector", &self.labels);
+            }
             namespace = witness.key.namespace();
         }
         format!("{}?{}", self.kind.path(namespace), query.finish())
@@ -336,6 +347,14 @@ impl KubeSource {
         let Ok(listed) = serde_json::from_slice::<Listed>(&text) else { return Ok(Err(History::Unknown)) };
         Ok(listed.misses(version).map_or(Ok(listed), Err))
     }
+}
+
+/// Adds a requirement to a selector: the server joins them by "and".
+pub(crate) fn narrow(selector: &mut String, more: &str) {
+    if !selector.is_empty() && !more.is_empty() {
+        selector.push(',');
+    }
+    selector.push_str(more);
 }
 
 /// Whether no connection could be made at all.

@@ -46,8 +46,8 @@ async fn stall_stream() {
             add c=1
             delete b=1
             store: a=2 c=1
-            server: 0 lists, 1 streaming lists, 1 watches
-            met: 1 errors, 1 silences
+            server: 1 lists, 1 streaming lists, 2 watches
+            met: 1 errors, 1 silences, 1 verifications
         "#]])
         .await;
 }

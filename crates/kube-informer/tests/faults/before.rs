@@ -145,8 +145,8 @@ async fn too_many_requests() {
         add c=1
         delete b=1
         store: a=2 c=1
-        server: 0 lists, 2 streaming lists, 5 watches
-        met: 4 errors
+        server: 1 lists, 2 streaming lists, 6 watches
+        met: 4 errors, 1 verifications
     "#]])
     .await;
 }
@@ -177,8 +177,8 @@ async fn unavailable() {
             add c=1
             delete b=1
             store: a=2 c=1
-            server: 0 lists, 2 streaming lists, 7 watches
-            met: 6 errors
+            server: 1 lists, 2 streaming lists, 8 watches
+            met: 6 errors, 1 verifications
         "#]])
         .await;
 }

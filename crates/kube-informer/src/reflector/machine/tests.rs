@@ -559,7 +559,8 @@ fn a_check_follows_a_lost_connection_and_not_a_watch_that_ended_on_time() {
         machine.opened(now);
         let ended = Ended { lasted: Duration::from_mins(5), on_time, silent, failure: None };
         machine.on(&Outcome::Ended(ended), now);
-        machine.note_reached(|_| Some(3));
+        machine.begin(now, |_| Some(3));
+        machine.opened(now);
         machine.doubt().check_at(now).is_some()
     };
     assert!(!end(true, Duration::from_mins(1)));
