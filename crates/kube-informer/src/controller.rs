@@ -4,6 +4,7 @@
 //! [`workqueue`](crate::workqueue); reads through a [`lister`](crate::lister).
 
 mod action;
+mod enqueue;
 mod error;
 mod finalizer;
 mod gate;
@@ -30,6 +31,7 @@ use crate::shared_informer::SharedInformer;
 use crate::workqueue::{RateLimit, Reasons, WorkQueue, WorkQueueConfig};
 
 pub use action::{Action, Failure};
+use enqueue::Target;
 pub use error::ControllerError;
 pub use finalizer::{FinalizerEvent, finalizer};
 pub use handle::{ControllerHandle, ControllerStats};
@@ -37,7 +39,7 @@ pub use predicate::{Change, Predicate};
 use source::SourceCell;
 pub use source::{SourceState, SourceStats};
 pub use trigger::WatchOptions;
-use trigger::{Running, Target, Trigger};
+use trigger::{Running, Trigger};
 
 /// Reconciles the objects of a kind: the kind itself, what it owns, whatever concerns it.
 ///

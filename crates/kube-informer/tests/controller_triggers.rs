@@ -240,6 +240,50 @@ async fn every_key_is_enqueued_when_states_between_were_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn states_that_are_lost_again_within_a_minute_enqueue_every_key() {
+    let server = server();
+    for name in ["a", "b", "c", "d"] {
+        create(&api(&server), name, "1").await;
+    }
+    let (factory, seen) = (SharedInformerFactory::new(server.client()), Seen::default());
+    let burst = Burst::new("Thing", &[("filler", "filler"), ("wanderer", "a")]);
+    let controller = Controller::new(factory.informer::<ConfigMap>())
+        .buffer_len(1)
+        .watches(burst.informer.clone(), |thing| {
+            [ObjectKey::namespaced("default", thing.label("app").unwrap())]
+        });
+    let run = tokio::spawn(controller.run(seen.reconcile()));
+    let hops = |from: u64, owners: &[&str]| {
+        let (text, _) = owners
+            .iter()
+            .fold((Burst::event("MODIFIED", "filler", "filler", from), from), |(text, at), owner| {
+                (text + &Burst::event("MODIFIED", "wanderer", owner, at + 1), at + 1)
+            });
+        burst.watch.send(text).unwrap();
+    };
+    let ten_seconds = Duration::from_secs(10);
+    tokio::time::sleep(ten_seconds).await;
+    hops(10, &["b", "c", "d", "a"]);
+    tokio::time::sleep(ten_seconds).await;
+    hops(20, &["b", "c", "d", "a"]);
+    tokio::time::sleep(ten_seconds).await;
+    // Runs of their own, and an object that is new.
+    for name in ["a", "b", "c", "d"] {
+        change(&api(&server), name, "2").await;
+    }
+    create(&api(&server), "new", "1").await;
+    tokio::time::sleep(ten_seconds).await;
+    seen.take();
+    hops(30, &["b", "c", "new", "d", "a"]);
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    run.abort();
+    let keys = seen.take();
+    for owner in ["a", "b", "c", "d", "new"] {
+        assert!(keys.contains(&owner.to_owned()), "{owner} does not know that it was an owner: {keys:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn merged_changes_pass_the_predicates() {
     let burst = Burst::new("Thing", &[("filler", "filler"), ("wanderer", "on")]);
     let runs = Arc::new(Mutex::new(Vec::new()));
