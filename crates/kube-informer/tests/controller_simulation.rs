@@ -1,10 +1,26 @@
 //! Controllers under simulated trouble: some seeds of the example `simulate_controller`, and an end at each await.
 #![allow(unreachable_pub, dead_code, reason = "the modules are the example's")]
 
+#[path = "../examples/simulate_controller/end.rs"]
+mod end;
+#[path = "../examples/simulate_controller/judge.rs"]
+mod judge;
+#[path = "../examples/simulate_controller/ledger.rs"]
+mod ledger;
+#[path = "../examples/simulate_controller/lives.rs"]
+mod lives;
 #[path = "../examples/simulate_controller/operator.rs"]
 mod operator;
+#[path = "../examples/simulate_controller/people.rs"]
+mod people;
 #[path = "../examples/simulate_controller/plan.rs"]
 mod plan;
+#[path = "../examples/simulate_controller/ticket.rs"]
+mod ticket;
+#[path = "../examples/simulate_controller/traffic.rs"]
+mod traffic;
+#[path = "../examples/simulate_controller/trouble.rs"]
+mod trouble;
 #[path = "../examples/simulate_controller/world.rs"]
 mod world;
 
@@ -37,7 +53,7 @@ fn a_controller_may_end_at_every_await() {
         second(),
         Step::Create(1),
     ];
-    let mut plan = Plan { seed: 7, stories: vec![story], lives: Vec::new(), rules: Vec::new(), panics: 0 };
+    let mut plan = Plan { seed: 7, stories: vec![story], ..Plan::default() };
     let awaits = world::play(&plan).numbers.polls;
     assert!(awaits > 30, "the story is too short to show anything: {awaits} polls");
     for polls in 0..awaits {

@@ -1,6 +1,7 @@
-//! The controller that is tried: a deployment owns as many config maps as it has replicas, has a secret that nobody owns and
-//! that its finalizer takes away, and says in its status what is there.
+//! The controller under test: a deployment owns as many config maps as it has replicas and one for each ticket that it holds.
+//! It has a secret that nobody owns and that its finalizer removes, and its status says what is there.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,8 +12,12 @@ use kube_client::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Precon
 use kube_client::{Client, Error};
 use kube_informer::controller::{Action, Context, Failure, FinalizerEvent, Request, finalizer};
 use kube_informer::{Lister, Object, ObjectKey};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
+
+use super::judge::Judge;
+use super::ledger::{KINDS, Ledger, Outcome};
+use super::ticket;
 
 /// What a child says, unless somebody has spoilt it.
 pub const TEXT: &str = "as it should be";
@@ -21,9 +26,15 @@ pub const TEXT: &str = "as it should be";
 pub struct Operator {
     pub client: Client,
     pub children: Lister<ConfigMap>,
+    pub tickets: Lister<Value>,
     pub mishaps: Arc<Mishaps>,
+    pub judge: Arc<Judge>,
+    pub ledger: Arc<Ledger>,
     /// The keys in work, to see that each is there once.
     pub in_work: Mutex<Vec<ObjectKey>>,
+    /// How often a cleanup says that it still runs, and how often it has, by uid.
+    pub cleanup_rounds: u32,
+    pub rounds: Mutex<BTreeMap<String, u32>>,
 }
 
 /// What goes wrong in reconciles themselves, and what they have met.
@@ -35,7 +46,6 @@ pub struct Mishaps {
     pub reconciles: AtomicU64,
     pub panicked: AtomicU64,
     pub conflicts: AtomicU64,
-    pub twice_at_once: AtomicU64,
 }
 
 impl Mishaps {
@@ -54,11 +64,12 @@ pub async fn reconcile(
     request: Request,
     context: Context<Deployment>,
 ) -> Result<Action, Failure> {
-    let _one_at_a_time = InWork::new(&operator, &request.key);
+    let run = Run::begin(&operator, &request, &context);
     operator.mishaps.reconciles.fetch_add(1, Ordering::Relaxed);
     operator.mishaps.look_out();
-    let Some(parent) = context.get(&request) else { return Ok(Action::done()) };
-    let api: Api<Deployment> = Api::default_namespaced(operator.client.clone());
+    let Some(parent) = context.get(&request) else { return run.end(Ok(Action::done()), false) };
+    let (api, uid): (Api<Deployment>, _) =
+        (Api::default_namespaced(operator.client.clone()), parent.uid().clone());
     let result = finalizer(&context, &api, "example.com/secret", parent, |event| async {
         match event {
             FinalizerEvent::Apply(parent) => operator.apply(&parent).await,
@@ -73,11 +84,13 @@ pub async fn reconcile(
     if result.as_ref().is_err_and(|failure| code(failure) == Some(409)) {
         operator.mishaps.conflicts.fetch_add(1, Ordering::Relaxed);
     }
-    result
+    let cached = context.get(&request).is_some_and(|cached| *cached.uid() == uid);
+    run.end(result, cached)
 }
 
 impl Operator {
     async fn apply(&self, parent: &Object<Deployment>) -> Result<Action, Failure> {
+        self.judge.applied(&parent.uid().to_string());
         let secrets: Api<Secret> = Api::default_namespaced(self.client.clone());
         let maps: Api<ConfigMap> = Api::default_namespaced(self.client.clone());
         let secret = serde_json::from_value(json!({"metadata": {"name": parent.name()}}))?;
@@ -87,27 +100,26 @@ impl Operator {
         let deployment = parent.get()?;
         let wanted = deployment.spec.replicas.unwrap_or(1);
         let mut complete = true;
-        for slot in 0..wanted {
-            let name = format!("{}-{slot}", parent.name());
-            match self.children.namespace("default").get(&name) {
+        let names = self.wanted(parent, wanted);
+        for name in &names {
+            match self.children.namespace("default").get(name) {
                 None => {
                     // If it is there, our copy is behind, or its last owner's is still to be collected.
-                    let created = maps.create(&PostParams::default(), &child(parent, &name)?).await;
+                    let created = maps.create(&PostParams::default(), &child(parent, name)?).await;
                     complete &= unless(409, created)?.is_some();
                 }
                 Some(there) if !is_owned_by(&there, parent) => complete = false,
                 Some(there) if text(&there) != Some(TEXT) => {
                     let version = there.version().to_string();
                     let patch = json!({"metadata": {"resourceVersion": version}, "data": {"text": TEXT}});
-                    maps.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+                    maps.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
                 }
                 Some(_) => {}
             }
             self.mishaps.look_out();
         }
         for child in self.children.namespace("default") {
-            let slot = child.name().rsplit_once('-').and_then(|(_, slot)| slot.parse::<i32>().ok());
-            if is_owned_by(&child, parent) && slot.is_some_and(|slot| slot >= wanted) {
+            if is_owned_by(&child, parent) && !names.contains(child.name()) {
                 let only_this =
                     Preconditions { uid: Some(child.uid().to_string()), ..Preconditions::default() };
                 let how = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
@@ -132,10 +144,31 @@ impl Operator {
         Ok(Action::done())
     }
 
+    /// The names of the children that there must be.
+    fn wanted(&self, parent: &Object<Deployment>, replicas: i32) -> BTreeSet<String> {
+        let slots = (0..replicas).map(|slot| format!("{}-{slot}", parent.name()));
+        let tickets = self.tickets.namespace("default").into_iter();
+        let held = tickets.filter(|held| ticket::is_on(held) && ticket::holder(held) == parent.name());
+        slots.chain(held.map(|held| ticket::child(parent.name(), held.name()))).collect()
+    }
+
+    /// Whether one more round of a cleanup is not the last.
+    fn still_runs(&self, uid: &str) -> bool {
+        let mut rounds = self.rounds.lock().expect("nobody panics with it");
+        let round = rounds.entry(uid.to_owned()).or_default();
+        *round += 1;
+        *round <= self.cleanup_rounds
+    }
+
     async fn clean_up(&self, parent: &Object<Deployment>) -> Result<Action, Failure> {
+        let uid = parent.uid().to_string();
+        if self.still_runs(&uid) {
+            return Ok(Action::cleanup_running(Duration::from_secs(1)));
+        }
         let secrets: Api<Secret> = Api::default_namespaced(self.client.clone());
         unless(404, secrets.delete(parent.name(), &DeleteParams::default()).await)?;
         self.mishaps.look_out();
+        self.judge.cleaned(&uid);
         Ok(Action::done())
     }
 }
@@ -167,24 +200,43 @@ fn unless<T>(code: u16, result: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// Notices a key that is worked on twice at once.
-struct InWork<'a>(&'a Operator, ObjectKey);
+/// One reconcile, from its begin to its end, however it ends.
+struct Run<'a> {
+    operator: &'a Operator,
+    key: ObjectKey,
+    outcome: Outcome,
+    cached: bool,
+}
 
-impl<'a> InWork<'a> {
-    fn new(operator: &'a Operator, key: &ObjectKey) -> Self {
+impl<'a> Run<'a> {
+    fn begin(operator: &'a Operator, request: &Request, context: &Context<Deployment>) -> Self {
+        let caches = [
+            context.lister().snapshot().version().and_then(|version| version.as_u64()),
+            operator.children.snapshot().version().and_then(|version| version.as_u64()),
+            operator.tickets.snapshot().version().and_then(|version| version.as_u64()),
+        ];
+        let versions = KINDS.into_iter().zip(caches.map(Option::unwrap_or_default)).collect();
+        operator.ledger.begins(request, versions);
         let mut in_work = operator.in_work.lock().expect("nobody panics with it");
-        if in_work.contains(key) {
-            operator.mishaps.twice_at_once.fetch_add(1, Ordering::Relaxed);
+        if in_work.contains(&request.key) {
+            operator.judge.violation("a key was in work twice at once".to_owned());
         }
-        in_work.push(key.clone());
-        Self(operator, key.clone())
+        in_work.push(request.key.clone());
+        Self { operator, key: request.key.clone(), outcome: Outcome::Dropped, cached: false }
+    }
+
+    fn end(mut self, result: Result<Action, Failure>, cached: bool) -> Result<Action, Failure> {
+        self.outcome = if result.is_ok() { Outcome::Succeeded } else { Outcome::Failed };
+        self.cached = cached;
+        result
     }
 }
 
-impl Drop for InWork<'_> {
+impl Drop for Run<'_> {
     fn drop(&mut self) {
-        let mut in_work = self.0.in_work.lock().expect("nobody panics with it");
-        if let Some(place) = in_work.iter().position(|key| *key == self.1) {
+        self.operator.ledger.ends(&self.key, &self.outcome, self.cached);
+        let mut in_work = self.operator.in_work.lock().expect("nobody panics with it");
+        if let Some(place) = in_work.iter().position(|key| *key == self.key) {
             in_work.remove(place);
         }
     }

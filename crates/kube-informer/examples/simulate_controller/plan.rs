@@ -3,25 +3,43 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use kube_informer_apiserver::Verb;
-use kube_informer_apiserver::faults::{Fault, Rule};
+use kube_informer_apiserver::faults::Rule;
 
-/// All faults are over by then.
+use super::trouble;
+
+/// All faults are over by then, except permissions that come late.
 pub const TROUBLE_ENDS: Duration = Duration::from_mins(2);
 
-/// The first connection is that of the people, whom nothing befalls.
-const CONTROLLERS: std::ops::RangeInclusive<u64> = 2..=u64::MAX;
-
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Plan {
     pub seed: u64,
     /// What is done to each object, one after the other; the objects at the same time.
     pub stories: Vec<Vec<Step>>,
+    /// What is done to each ticket, in the same way.
+    pub tickets: Vec<Vec<Turn>>,
+    /// When people install the kind of the tickets.
+    pub installed: Duration,
     /// One controller after the other. The one after these lives on.
     pub lives: Vec<Life>,
     pub rules: Vec<Rule>,
+    /// When the last of the rules ends.
+    pub trouble_ends: Duration,
     /// How many of a thousand looks at the world end in a panic.
     pub panics: u32,
+    pub settings: Settings,
+}
+
+/// How the controllers are built.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// `None`: the library's default.
+    pub buffer_len: Option<usize>,
+    /// Whether changes of deployments and tickets pass a predicate.
+    pub filtered: bool,
+    /// Whether the kind of the tickets is declared optional.
+    pub optional: bool,
+    /// How often a cleanup says that it still runs.
+    pub cleanup_rounds: u32,
 }
 
 /// What people do to an object and its children.
@@ -31,14 +49,40 @@ pub enum Step {
     /// As soon as the last of this name is gone.
     Create(usize),
     Scale(usize),
-    /// Changes that mean nothing, so that whoever writes with an older version has a conflict.
+    /// Changes that mean nothing, so that a write with an older version has a conflict.
     Storm {
         changes: u32,
         every: Duration,
     },
     RemoveChild(usize),
     SpoilChild(usize),
+    /// Gives a child to other owners, one after the other.
+    GiveChild {
+        slot: usize,
+        to: Vec<usize>,
+        every: Duration,
+    },
     Delete,
+}
+
+/// What people do to a ticket. Its holder has a child for it while the ticket is on.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Turn {
+    Rest(Duration),
+    /// Passes the ticket on, from hand to hand. A ticket that is not there is created first.
+    Pass {
+        to: Vec<usize>,
+        every: Duration,
+    },
+    /// Turns it off and on again.
+    Blink {
+        times: u32,
+        every: Duration,
+    },
+    SwitchOff,
+    /// So many changes that concern nobody.
+    Note(u32),
+    Remove,
 }
 
 /// How a controller ends, and how long there is none.
@@ -58,17 +102,38 @@ pub enum End {
 impl Plan {
     pub fn from_seed(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
-        let stories = (0..random.usize(1..=4)).map(|_| story(&mut random)).collect();
+        let count = random.usize(1..=4);
+        let stories = (0..count).map(|_| story(&mut random, count)).collect();
+        let tickets = (0..random.usize(0..4)).map(|_| turns(&mut random, count)).collect();
         let lives = (0..random.usize(0..12)).map(|_| life(&mut random)).collect();
-        let mut menu = menu(&mut random);
+        let settings = settings(&mut random);
+        let mut menu = trouble::menu(&mut random);
         random.shuffle(&mut menu);
         menu.truncate(random.usize(0..=6));
-        Self { seed, stories, lives, rules: menu, panics: if random.bool() { random.u32(0..80) } else { 0 } }
+        // The first rule that matches a request decides, and permissions must hold without exception.
+        let late = trouble::late(&mut random, settings.optional);
+        let trouble_ends = late.iter().map(|late| late.until).fold(TROUBLE_ENDS, Duration::max);
+        let bursts = trouble::bursts(&mut random);
+        let rules = late.into_iter().map(|late| late.rule).chain(bursts).chain(menu).collect();
+        let panics = if random.bool() { random.u32(0..80) } else { 0 };
+        let installed = match random.u8(0..8) {
+            0..4 => Duration::ZERO,
+            4..7 => millis(&mut random, 0..90_000),
+            _ => Duration::from_mins(20),
+        };
+        Self { seed, stories, tickets, installed, lives, rules, trouble_ends, panics, settings }
     }
 
     /// The same stories in a perfect world.
     pub fn calm(&self) -> Self {
-        Self { lives: Vec::new(), rules: Vec::new(), panics: 0, ..self.clone() }
+        Self {
+            lives: Vec::new(),
+            rules: Vec::new(),
+            trouble_ends: TROUBLE_ENDS,
+            panics: 0,
+            installed: Duration::ZERO,
+            ..self.clone()
+        }
     }
 
     /// How many children each object must have in the end; `None` if it must be gone.
@@ -82,27 +147,107 @@ impl Plan {
         };
         self.stories.iter().map(end).collect()
     }
+
+    /// Who must hold each ticket in the end; `None` if it is off or gone.
+    pub fn holders(&self) -> Vec<Option<usize>> {
+        let end = |turns: &Vec<Turn>| {
+            let (mut holder, mut on) = (None, false);
+            for turn in turns {
+                match turn {
+                    Turn::Pass { to, .. } => {
+                        on |= holder.is_none();
+                        holder = to.last().copied();
+                    }
+                    Turn::Blink { .. } => on = true,
+                    Turn::SwitchOff => on = false,
+                    Turn::Remove => holder = None,
+                    Turn::Rest(_) | Turn::Note(_) => {}
+                }
+            }
+            holder.filter(|_| on)
+        };
+        self.tickets.iter().map(end).collect()
+    }
 }
 
-fn story(random: &mut Rng) -> Vec<Step> {
+fn settings(random: &mut Rng) -> Settings {
+    Settings {
+        buffer_len: [Some(1), Some(1), Some(3), None][random.usize(0..4)],
+        filtered: random.bool(),
+        optional: random.bool(),
+        cleanup_rounds: if random.bool() { 0 } else { random.u32(1..3) },
+    }
+}
+
+fn story(random: &mut Rng, objects: usize) -> Vec<Step> {
     let mut steps = vec![Step::Rest(millis(random, 0..5_000)), Step::Create(random.usize(0..4))];
     let mut there = true;
     for _ in 0..random.usize(0..10) {
         if random.u8(0..3) > 0 {
             steps.push(Step::Rest(millis(random, 0..20_000)));
         }
-        let step = match random.u8(0..8) {
+        let step = match random.u8(0..10) {
             _ if !there => Step::Create(random.usize(0..4)),
             0..=2 => Step::Scale(random.usize(0..4)),
             3 | 4 => Step::Storm { changes: random.u32(1..60), every: millis(random, 1..50) },
             5 => Step::RemoveChild(random.usize(0..4)),
             6 => Step::SpoilChild(random.usize(0..4)),
+            7 | 8 => {
+                let to = (0..random.usize(1..5)).map(|_| random.usize(0..objects)).collect();
+                Step::GiveChild { slot: random.usize(0..4), to, every: pace(random) }
+            }
             _ => Step::Delete,
         };
         there = step != Step::Delete;
         steps.push(step);
     }
     steps
+}
+
+fn turns(random: &mut Rng, objects: usize) -> Vec<Turn> {
+    // Two of the holders have no object.
+    let pass = |random: &mut Rng| {
+        let mut to: Vec<usize> = (0..random.usize(1..6)).map(|_| random.usize(0..objects + 2)).collect();
+        if random.bool() {
+            // There and back: merged, this looks like no change.
+            to.extend_from_within(..1);
+        }
+        Turn::Pass { to, every: pace(random) }
+    };
+    let mut turns = vec![Turn::Rest(millis(random, 0..5_000)), pass(random)];
+    let mut there = true;
+    for _ in 0..random.usize(0..12) {
+        if random.u8(0..3) > 0 {
+            turns.push(Turn::Rest(millis(random, 0..15_000)));
+        }
+        let turn = match random.u8(0..10) {
+            _ if !there => pass(random),
+            0..=4 => pass(random),
+            5 | 6 => Turn::Blink { times: random.u32(1..4), every: pace(random) },
+            7 => Turn::SwitchOff,
+            8 => Turn::Note(1),
+            _ => Turn::Remove,
+        };
+        there = turn != Turn::Remove;
+        turns.push(turn);
+    }
+    let holder = turns.iter().rev().find_map(|turn| match turn {
+        Turn::Pass { to, .. } => to.last().copied(),
+        _ => None,
+    });
+    if let Some(holder) = holder.filter(|_| there && random.bool()) {
+        // Away and back when nothing else happens, so that nothing else brings a reconcile; behind changes that fill a buffer.
+        let away = (holder + random.usize(1..objects + 2)) % (objects + 2);
+        turns.push(Turn::Rest(millis(random, 60_000..180_000)));
+        turns.push(Turn::Note(random.u32(1..5)));
+        turns.push(Turn::Pass { to: vec![away, holder], every: Duration::ZERO });
+    }
+    turns
+}
+
+/// The time between hops: short, so that they arrive together.
+fn pace(random: &mut Rng) -> Duration {
+    if random.bool() { Duration::ZERO } else { millis(random, 0..800) }
 }
 
 fn life(random: &mut Rng) -> Life {
@@ -115,44 +260,6 @@ fn life(random: &mut Rng) -> Life {
     Life { end, pause }
 }
 
-/// What can go wrong for a controller: with its writes, with its copies of the world, with the server.
-fn menu(random: &mut Rng) -> Vec<Rule> {
-    let write = |fault| {
-        let rule = Rule::on(fault).verb(Verb::Create).verb(Verb::Update);
-        rule.verb(Verb::Patch).verb(Verb::Delete)
-    };
-    let watch = |fault| Rule::on(fault).verb(Verb::Watch);
-    let list = |fault| Rule::on(fault).verb(Verb::List).verb(Verb::Watch);
-    let rules = vec![
-        write(Fault::InternalError).probability(0.3),
-        write(Fault::Cut).probability(0.3),
-        write(Fault::Refuse).probability(0.3),
-        write(Fault::Unavailable).probability(0.3),
-        write(Fault::Timeout).probability(0.2),
-        write(Fault::TooManyRequests { retry_after: None }).probability(0.3),
-        write(Fault::Stall).probability(0.05),
-        write(Fault::Delay(millis(random, 1..3_000))).probability(0.7),
-        watch(Fault::Delay(millis(random, 1..5_000))).probability(0.7),
-        watch(Fault::Drip { bytes: random.usize(16..512), every: millis(random, 1..200) }).probability(0.5),
-        watch(Fault::CutStream).after_events(random.u64(0..5)).probability(0.7),
-        watch(Fault::EndStream).after(millis(random, 1..5_000)).probability(0.7),
-        watch(Fault::StallStream).after_events(random.u64(0..5)).probability(0.2),
-        watch(Fault::ExpiredEvent).after_events(random.u64(0..5)).probability(0.3),
-        watch(Fault::ErrorEvent).after_events(random.u64(0..5)).probability(0.3),
-        watch(Fault::CutFrame).probability(0.1),
-        watch(Fault::DuplicateEvent).probability(0.2),
-        list(Fault::Gone).probability(0.2),
-        list(Fault::Unavailable).probability(0.3),
-        list(Fault::StaleReplica { behind: random.u64(1..20) }),
-        Rule::on(Fault::Restart).every(random.u64(20..80)),
-        Rule::on(Fault::Compact).every(random.u64(5..40)),
-    ];
-    let bounded = |rule: Rule| {
-        rule.connections(CONTROLLERS).from(millis(random, 0..60_000)).until(TROUBLE_ENDS).times(200)
-    };
-    rules.into_iter().map(bounded).collect()
-}
-
-fn millis(random: &mut Rng, range: std::ops::Range<u64>) -> Duration {
+pub fn millis(random: &mut Rng, range: std::ops::Range<u64>) -> Duration {
     Duration::from_millis(random.u64(range))
 }
