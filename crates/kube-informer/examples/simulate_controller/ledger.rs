@@ -97,9 +97,9 @@ impl Ledger {
         self.entries().handle = Some(handle);
     }
 
-    /// How many reconciles have begun.
-    pub fn reconciles(&self) -> u64 {
-        self.entries().begun
+    /// Whether the controller runs for this long and has reconciled nothing.
+    pub fn is_idle_for(&self, time: Duration) -> bool {
+        self.begun.elapsed() >= time && self.entries().begun == 0
     }
 
     /// A reconcile begins, while the caches have these versions.

@@ -242,7 +242,7 @@ async fn check_start_without_tickets(lives: &Lives, client: &Client) {
     let plan = &lives.plan;
     let calm_for_long = plan.installed > TROUBLE_ENDS * 6 && plan.trouble_ends <= TROUBLE_ENDS;
     let ledger = lives.ledger.lock().unwrap().clone();
-    let idle = ledger.is_none_or(|ledger| ledger.reconciles() == 0);
+    let idle = ledger.is_some_and(|ledger| ledger.is_idle_for(Duration::from_mins(1)));
     if plan.settings.optional && calm_for_long && idle && !state(client).await.is_empty() {
         lives.judge.violation("the controller does not start without an optional kind".to_owned());
     }
