@@ -52,7 +52,7 @@ use trigger::{Running, Trigger};
 /// The wait is logged at growing intervals and shown in [`ControllerStats::sources`]; it costs what the informers' own retries
 /// cost, one request per informer and backoff. [`start_limit`](Self::start_limit) bounds it.
 ///
-/// A kind that may be missing is declared with [`WatchOptions::optional`]. While the server answers 404, the kind counts as
+/// A kind that may be missing is declared with [`WatchOptions::optional`]. Until the server has it, the kind counts as
 /// empty. Once the server has the kind, workers pause until it was read completely; the same holds for namespaces that are
 /// added to an informer later.
 ///

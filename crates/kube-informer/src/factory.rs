@@ -22,6 +22,9 @@ use crate::stats::InformerStats;
 /// How long [`SharedInformerFactory::shutdown`] waits for handlers.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(30);
 
+/// How often a wait looks whether an optional kind is absent.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Makes informers and shares them: one list, one watch and one copy for each kind and choice of objects, however many ask.
 ///
 /// Holds its informers weakly: one that nobody uses any more stops by itself.
@@ -158,7 +161,8 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Waits until the stores of all informers have had their first list.
+    /// Waits until the stores of all informers have had their first list. A kind that a controller declared
+    /// [optional](crate::controller::WatchOptions::optional) is not waited for while the server does not have it.
     ///
     /// # Errors
     /// If one of them does not run.
@@ -167,7 +171,12 @@ impl SharedInformerFactory {
     /// May be dropped at any time.
     pub async fn wait_for_sync(&self) -> Result<(), NotSynced> {
         for keeper in self.keepers() {
-            keeper.wait_for_sync().await?;
+            loop {
+                tokio::select! {
+                    synced = keeper.wait_for_sync() => break synced?,
+                    () = tokio::time::sleep(LOOK_EVERY) => if keeper.core().is_absent() { break },
+                }
+            }
         }
         Ok(())
     }
@@ -182,8 +191,9 @@ impl SharedInformerFactory {
             Ok(Err(error)) => Err(vec![error]),
             Err(_) => {
                 let late = self.keepers();
-                let late = late.iter().filter(|keeper| !keeper.core().has_synced());
-                Err(late.map(|keeper| keeper.core().not_synced()).collect())
+                let late = late.iter().map(|keeper| keeper.core());
+                let late = late.filter(|core| !core.has_synced() && !core.is_absent());
+                Err(late.map(|core| core.not_synced()).collect())
             }
         }
     }

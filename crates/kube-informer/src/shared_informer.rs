@@ -316,18 +316,29 @@ impl<K> SharedInformer<K> {
         Registration::with_trigger(&self.keeper, name, buffer_len, hops, take)
     }
 
+    /// The server need not have the kind.
+    pub(crate) fn declare_optional(&self) {
+        self.core().declare_optional();
+    }
+
     /// Waits until it does not run.
     pub(crate) async fn stopped(&self) {
         self.keeper.stopped().await;
     }
 
-    /// Tells whether the copy can be relied on: it has synced, and at no time was it stale for longer than `limit`.
+    /// Tells whether the copy can be relied on now: it has synced, and is not stale for longer than `limit`.
     ///
-    /// Meant for a readiness or liveness probe. While watches fail and lists work, the copy is as stale as the last list.
+    /// Meant for a readiness probe. While watches fail and lists work, the copy is as stale as the last list, which may be 45
+    /// seconds old; a limit of two minutes tells an outage from that. A kind that a controller declared
+    /// [optional](crate::controller::WatchOptions::optional), and that the server does not have, is healthy. It says nothing about
+    /// reconciles that fail.
     ///
     /// # Errors
     /// For each scope, why not, and since when.
     pub fn health(&self, limit: Duration) -> Result<(), Unhealthy> {
+        if self.core().is_absent() {
+            return Ok(());
+        }
         let stale = self.status().into_iter().filter_map(|status| status.stale_for(limit));
         let why: Vec<String> = stale.collect();
         if why.is_empty() {

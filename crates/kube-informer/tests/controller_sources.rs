@@ -221,6 +221,9 @@ async fn a_missing_kind_is_waited_for_unless_it_is_optional() {
         Controller::new(factory.informer::<ConfigMap>()).watches_with(foos(&factory), options, key);
     let handle = optional.handle();
     let run = tokio::spawn(optional.run(count.reconcile()));
+    tokio::task::yield_now().await;
+    factory.wait_for_sync_within(Duration::from_mins(1)).await.unwrap();
+    assert!(factory.health(Duration::from_secs(1)).is_ok(), "{:?}", factory.health(Duration::from_secs(1)));
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(count.now(), 1);
     assert_eq!(states(&handle)[1], ("example.com/v1 Foo".to_owned(), SourceState::Absent));
@@ -390,4 +393,34 @@ async fn a_worker_that_dies_ends_the_controller() {
     assert!(run.is_finished(), "one of two workers is dead");
     let error = run.await.unwrap().unwrap_err();
     assert_eq!(error, ControllerError::WorkerDied { why: "on purpose".into() });
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_do_not_pause_when_a_busy_server_is_asked_for_an_absent_kind() {
+    for fault in [
+        Fault::TooManyRequests { retry_after: Some(Duration::from_mins(1)) },
+        Fault::TooManyRequests { retry_after: None },
+        Fault::InternalError,
+        Fault::Unauthorized,
+        Fault::Stall,
+    ] {
+        let (faults, count) = (Faults::seeded(1), Count::default());
+        let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
+        create(&api(&server), "a", "1").await;
+        let factory = SharedInformerFactory::new(server.client());
+        let controller = Controller::new(factory.informer::<ConfigMap>()).watches_with(
+            foos(&factory),
+            WatchOptions::default().optional(),
+            |_| [ObjectKey::cluster("x")],
+        );
+        let run = tokio::spawn(controller.run(count.reconcile()));
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        faults.inject(Rule::on(fault).resource("foos").times(1));
+        let before = count.now();
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        assert_eq!(faults.count(fault), 1);
+        // Each minute, and not a minute less.
+        assert!(count.now() - before >= 10, "{fault:?}: {} runs", count.now() - before);
+        run.abort();
+    }
 }

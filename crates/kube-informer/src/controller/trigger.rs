@@ -37,7 +37,8 @@ impl WatchOptions {
     /// The server need not have the kind: after it has answered 404 for 5 seconds, the controller starts without it, as if
     /// there were no objects of it. The kind joins when the server has it; workers pause then until it was read completely.
     ///
-    /// A kind that the server has but does not show (403) is waited for all the same.
+    /// A kind that the server has but does not show (403) is waited for all the same. While the server does not have the kind,
+    /// `health` and the factory's `wait_for_sync` pass over it.
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self
@@ -80,6 +81,9 @@ impl Trigger {
     ) -> Self {
         let WatchOptions { predicate, optional } = options;
         Self(Box::new(move |target: &Target| {
+            if optional {
+                informer.declare_optional();
+            }
             informer.start();
             let (source, keys): (Arc<str>, _) = (informer.kind().kind().into(), Arc::new(keys));
             let hops = if built_in { map_hops(target, &source, &keys) } else { Hops::Keep };
@@ -131,12 +135,25 @@ impl Running {
         }
     }
 
+    /// Whether its trigger has had the first list.
+    pub(super) fn has_synced(&self) -> bool {
+        match &self.feed {
+            Feed::Informer { registration, .. } => registration.has_synced(),
+            Feed::Stream { .. } => true,
+        }
+    }
+
     /// Looks whether the source may be acted on, after a wait of this length, and shows it. Gives the stats if not.
     pub(super) fn look(&self, waited: Duration) -> Option<SourceStats> {
         let Feed::Informer { informer, registration, optional } = &self.feed else { return None };
         let unread = informer.unread();
         let absent = || {
-            let missing = unread.iter().all(|part| part.last_error_code == Some(404));
+            // What a busy server answers about a kind that was absent says nothing; only a refusal shows that it is there.
+            let was_absent = self.cell.state() == SourceState::Absent;
+            let missing = unread.iter().all(|part| match part.last_error_code {
+                Some(code) => code == 404 || (was_absent && code != 403),
+                None => was_absent && part.last_error.is_some(),
+            });
             *optional && waited >= PATIENCE && missing && registration.depth() == 0
         };
         self.cell.set(if unread.is_empty() && registration.has_synced() {

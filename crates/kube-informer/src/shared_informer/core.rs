@@ -1,6 +1,6 @@
 //! What an informer is made of, and its loop: store first, then handlers.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -38,6 +38,8 @@ pub(crate) struct Core {
     /// Told when a handler comes or goes.
     pub(crate) handlers_changed: Notify,
     counts: Counts,
+    /// Whether the server need not have the kind.
+    optional: AtomicBool,
 }
 
 #[derive(Default)]
@@ -91,6 +93,7 @@ impl Core {
             synced: watch::Sender::new(false),
             handlers_changed: Notify::new(),
             counts: Counts::default(),
+            optional: AtomicBool::new(false),
             options,
         })
     }
@@ -238,6 +241,19 @@ impl Core {
 
     pub(crate) fn synced(&self) -> watch::Receiver<bool> {
         self.synced.subscribe()
+    }
+
+    /// The server need not have the kind.
+    pub(crate) fn declare_optional(&self) {
+        self.optional.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the kind is optional, and the server answers that it does not have it.
+    pub(crate) fn is_absent(&self) -> bool {
+        let missing =
+            |status: &ReflectorStatus| status.failing_since.is_some() && status.last_error_code == Some(404);
+        let statuses = self.statuses();
+        self.optional.load(Ordering::Relaxed) && !statuses.is_empty() && statuses.iter().all(missing)
     }
 
     /// What it waits for.
