@@ -168,6 +168,7 @@ impl Reflector {
                 status.polling = machine.polling();
                 status.phase = Phase::Waiting;
                 status.version = machine.version().cloned();
+                status.doubted_since = machine.doubted_since();
             });
             if let Some(error) = outcome.failure() {
                 let doing = match (step, &outcome) {
@@ -180,10 +181,13 @@ impl Reflector {
             } else if let Outcome::ListedOlder = outcome {
                 let older = SourceError::transport("the list cannot be used", "it is older than the cache");
                 self.report("list", &older, wait, machine.failing());
-            } else if let Some((since, failures)) = machine.failing() {
+            } else if let (Outcome::Ended(_), Some(failing)) = (&outcome, machine.failing()) {
                 // A watch that ends at once and brings nothing has no error of its own.
-                self.status.update(|status| status.failing_since = Some(since));
-                self.warn("watch", "it ended at once and brought nothing", wait, failures);
+                let closed = SourceError::transport(
+                    "the server closed it",
+                    "it was open for a moment and brought nothing",
+                );
+                self.report("watch", &closed, wait, Some(failing));
             }
             if machine.polling() && !polled {
                 warn!(kind = %self.intake.kind, "watches fail: polling by lists, with an attempt to watch after each");

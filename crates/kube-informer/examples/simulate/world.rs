@@ -490,6 +490,9 @@ impl<'a> World<'a> {
             if let Some(behind) = behind {
                 return Some(describe(format!("{behind}, the server at {revision}")));
             }
+            if informer.status().iter().any(|status| status.failing_since.is_some()) {
+                return Some(describe("still fails".into()));
+            }
             if let Some(wrong) = checker::difference(&snapshot, subject.kind, &namespaces, &server, exact) {
                 return Some(describe(wrong));
             }

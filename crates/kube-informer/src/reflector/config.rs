@@ -78,6 +78,7 @@ impl ReflectorConfig {
         for time in [
             &mut self.backoff.floor,
             &mut self.backoff.cap,
+            &mut self.backoff.healthy_after,
             &mut self.watch_timeout,
             &mut self.stream_silence,
             &mut self.stream_deadline,

@@ -12,6 +12,9 @@ use crate::source::Witness;
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 const CHECK_LAST: Duration = Duration::from_mins(5);
 
+/// Comparisons that follow from checks are at least this far apart.
+const COMPARE_EVERY: Duration = Duration::from_secs(20);
+
 /// After this many checks without an answer, only a list helps.
 const TRIES: u32 = 3;
 
@@ -65,6 +68,7 @@ pub(super) struct Doubt {
     closed: Option<Closed>,
     /// What the cache had before the watch that is being opened.
     noted: Option<(ResourceVersion, Option<Witness>, Option<usize>)>,
+    asked_at: Option<Instant>,
     /// Each state that a check must find in the server's history: the first, the last, and each that a long gap followed.
     /// Events after a lost connection may be of another history, so a later state does not stand for an earlier one.
     reached: VecDeque<Reached>,
@@ -107,7 +111,9 @@ impl Doubt {
 
     /// A list is complete; `newest` was changed last.
     pub(super) fn listed(&mut self, newest: Option<Witness>, now: Instant) {
-        let next_check = self.next_check;
+        // A comparison that found the server as it was is not repeated at once, however often the watch is lost.
+        let compared = (!self.reached.is_empty()).then(|| now + COMPARE_EVERY);
+        let next_check = self.next_check.max(compared);
         *self = Self { witness: newest, next_check, ..Self::default() };
         self.closed(now);
     }
@@ -119,16 +125,23 @@ impl Doubt {
         }
     }
 
-    /// Notes what the cache has before a watch.
-    pub(super) fn note(&mut self, version: &ResourceVersion, count: Option<usize>) {
+    /// The last change could not be read.
+    pub(super) fn forget_witness(&mut self) {
+        self.witness = None;
+    }
+
+    /// Notes what the cache has before a watch is asked for. A server that answers has not been restored since.
+    pub(super) fn note(&mut self, version: &ResourceVersion, count: Option<usize>, now: Instant) {
         let numbered = version.as_u64().is_some_and(|number| number > 0);
         self.noted = numbered.then(|| (version.clone(), self.witness.clone(), count));
+        self.asked_at = Some(now);
     }
 
     /// A watch is open again. What the cache had before must be checked if the connection was lost, or there was time for a
     /// restore.
     pub(super) fn resumed(&mut self, now: Instant) {
         let (Some(closed), noted) = (self.closed.take(), self.noted.take()) else { return };
+        let now = self.asked_at.take().unwrap_or(now);
         let gap = closed.gap(now);
         if !closed.lost && gap < LONG_GAP {
             return;
@@ -187,8 +200,9 @@ mod tests {
     fn lose(doubt: &mut Doubt, version: &str, count: Option<usize>, gap: u64) {
         let now = Instant::now();
         doubt.lost(now, Duration::ZERO);
-        doubt.note(&version.into(), count);
-        doubt.resumed(now + Duration::from_secs(gap));
+        let later = now + Duration::from_secs(gap);
+        doubt.note(&version.into(), count, later);
+        doubt.resumed(later);
     }
 
     #[tokio::test(start_paused = true)]
@@ -196,8 +210,9 @@ mod tests {
         let now = Instant::now();
         let mut doubt = Doubt::default();
         doubt.closed(now);
-        doubt.note(&"5".into(), Some(1));
-        doubt.resumed(now + Duration::from_secs(1));
+        doubt.note(&"5".into(), Some(1), now + Duration::from_secs(1));
+        // However long the server takes to open the watch.
+        doubt.resumed(now + Duration::from_secs(9));
         assert_eq!(doubt.check_at(now), None, "nothing was lost");
         for (version, gap) in [("5", 0), ("5", 0), ("7", 0), ("8", 3), ("9", 0), ("11", 0)] {
             lose(&mut doubt, version, None, gap);
@@ -218,7 +233,7 @@ mod tests {
         let later = now + LONG_GAP;
         let mut doubt = Doubt::default();
         doubt.closed(now);
-        doubt.note(&"5".into(), None);
+        doubt.note(&"5".into(), None, later);
         doubt.resumed(later);
         assert!(doubt.begin_check(later).unwrap().unwrap().is_long_ago());
         // A list after a list, without a watch between them.
@@ -231,7 +246,7 @@ mod tests {
         doubt.listed(None, now);
         doubt.resumed(now);
         doubt.lost(later, LONG_GAP);
-        doubt.note(&"5".into(), None);
+        doubt.note(&"5".into(), None, later);
         doubt.resumed(later);
         assert!(doubt.begin_check(later).unwrap().unwrap().is_long_ago());
     }

@@ -1,5 +1,7 @@
 //! Reads a list in pages and hands it on in one piece.
 
+use std::time::Duration;
+
 use futures_util::StreamExt;
 use kube_wire::ResourceVersion;
 use kube_wire::json::ListMeta;
@@ -14,6 +16,9 @@ use crate::SetAside;
 use crate::delta_fifo::Delta;
 use crate::object::Arrival;
 use crate::source::{Answer, ListRequest, SourceError};
+
+/// How long a page of a comparison may pause.
+const COMPARE_WITHIN: Duration = Duration::from_secs(10);
 
 /// The longest list that is read: 50 million objects in pages of 500.
 const MAX_PAGES: u32 = 100_000;
@@ -55,8 +60,12 @@ impl Reflector {
         let mut request = ListRequest { version: machine.list_version(), limit, continue_token: None };
         let mut version = None;
         let mut pages = Pages::default();
+        // While a comparison is made there is no watch, though it may work.
+        let comparing = machine.verifies().is_some();
+        let deadline =
+            self.config.request_deadline.min(if comparing { COMPARE_WITHIN } else { Duration::MAX });
         loop {
-            let page = match self.page(&request, &mut collected, machine.trusted()).await {
+            let page = match self.page(&request, &mut collected, machine.trusted(), deadline).await {
                 Ok(page) => page,
                 Err(error) if error.is_expired() && request.continue_token.is_some() => {
                     return Outcome::PageExpired(error);
@@ -123,6 +132,7 @@ impl Reflector {
         self.status.update(|status| {
             status.version = Some(version);
             status.current_at = Some(now);
+            status.doubted_since = None;
         });
         self.works("list", machine);
         Outcome::Listed
@@ -133,9 +143,9 @@ impl Reflector {
         request: &ListRequest,
         collected: &mut Collected,
         trusted: bool,
+        deadline: Duration,
     ) -> Result<ListMeta, SourceError> {
         self.status.update(|status| status.counts.pages += 1);
-        let deadline = self.config.request_deadline;
         let late = |_| SourceError::late("the list took too long", "no answer within the deadline");
         let Answer { wire, mut body } =
             timeout(deadline, self.source.list(request.clone())).await.map_err(late)??;

@@ -118,6 +118,8 @@ pub(super) struct Ended {
     pub(super) on_time: bool,
     /// For how long it had been silent at its end.
     pub(super) silent: Duration,
+    /// Whether it was silent for longer than its server ever is.
+    pub(super) dead: bool,
     pub(super) failure: Option<SourceError>,
 }
 
@@ -171,10 +173,11 @@ pub(super) struct Machine {
     verifying: bool,
     /// Whether a list may be of any age.
     any_version: bool,
-    /// When the last list was complete.
-    listed_at: Option<Instant>,
-    /// How many comparisons since then failed.
+    /// When the last list was complete, or the last comparison failed.
+    compared_at: Option<Instant>,
+    /// How many comparisons failed since the last list, and since when.
     unverified: u32,
+    doubted_since: Option<Instant>,
     /// How many lists in a row had objects whose keys could not be read.
     incomplete: u32,
     /// How many lists, and events, in a row were refused for their odd versions.
@@ -215,7 +218,8 @@ impl Machine {
             restored: false,
             verifying: false,
             any_version: config.stale_first_list,
-            listed_at: None,
+            compared_at: None,
+            doubted_since: None,
             unverified: 0,
             incomplete: 0,
             odd_lists: 0,
@@ -273,7 +277,7 @@ impl Machine {
         let soon = (self.incomplete > 0)
             .then(|| RECHECK_FIRST.saturating_mul(1 << (self.incomplete - 1).min(16)).min(RECHECK_LAST));
         let wait = self.config.verify_every.into_iter().chain(soon).min()?;
-        Some(self.listed_at? + wait.saturating_mul(self.unverified + 1).min(RECHECK_LAST.max(wait)))
+        Some(self.compared_at? + wait.saturating_mul(self.unverified + 1).min(RECHECK_LAST.max(wait)))
     }
 
     /// The version to ask a list for; `None` asks for the newest.
@@ -291,6 +295,11 @@ impl Machine {
         self.polling
     }
 
+    /// Since when the cache could not be compared with the server, although it should be.
+    pub(super) fn doubted_since(&self) -> Option<Instant> {
+        self.doubted_since
+    }
+
     /// Since when there have been only failures, and how many.
     pub(super) fn failing(&self) -> Option<(Instant, u32)> {
         self.failing
@@ -300,14 +309,19 @@ impl Machine {
         self.retry.doubled(self.config.watch_timeout)
     }
 
-    /// How long a watch may be silent before it counts as dead.
+    /// How long a watch may be silent before it is given up.
     pub(super) fn silence_limit(&self, timeout: Duration) -> Duration {
-        let limit = match self.bookmark_interval {
+        let limit = self.dead_after(timeout);
+        self.config.silence_limit.map_or(limit, |asked| asked.min(limit))
+    }
+
+    /// After which silence a watch is dead, by what is known of its server.
+    pub(super) fn dead_after(&self, timeout: Duration) -> Duration {
+        match self.bookmark_interval {
             _ if planted(Bug::SilenceTrusted) => Duration::from_hours(24),
             Some(interval) => interval.saturating_mul(3).max(GRACE).min(timeout + GRACE),
             None => timeout + GRACE,
-        };
-        self.config.silence_limit.map_or(limit, |asked| asked.min(limit))
+        }
     }
 
     pub(super) fn saw_bookmark(&mut self, since_last: Option<Duration>) {
@@ -372,7 +386,8 @@ impl Machine {
     pub(super) fn listed(&mut self, version: ResourceVersion, newest: Option<Witness>, at: Instant) {
         self.version = Some(version);
         self.doubt.listed(newest, at);
-        self.listed_at = Some(at);
+        self.compared_at = Some(at);
+        self.doubted_since = None;
         self.unverified = 0;
         self.odd_lists = 0;
         self.older = None;
@@ -415,6 +430,7 @@ impl Machine {
         self.watched = true;
         self.strikes = 0;
         self.odd_events = 0;
+        self.older = None;
         self.polling = false;
         self.probing = false;
         self.away = false;
@@ -436,7 +452,7 @@ impl Machine {
     /// A step begins; `count` is how many objects the cache has at a version.
     pub(super) fn begin(&mut self, now: Instant, count: impl FnOnce(&ResourceVersion) -> Option<usize>) {
         match (self.step, &self.version) {
-            (Step::Watch, Some(version)) => self.doubt.note(version, count(version)),
+            (Step::Watch, Some(version)) => self.doubt.note(version, count(version), now),
             (Step::Watch, None) => {}
             (Step::List { .. } | Step::Stream, _) => self.doubt.lists(now),
         }
@@ -514,9 +530,8 @@ impl Machine {
     fn ended(&mut self, ended: &Ended, now: Instant) -> Duration {
         let failure = ended.failure.as_ref();
         if !ended.on_time || ended.silent >= QUIET {
-            // A watch that is given up was dead since its last frame.
-            let dead = failure.filter(|error| error.is_late()).map(|_| ended.silent);
-            self.doubt.lost(now, dead.unwrap_or_default());
+            // It may have been dead since its last frame.
+            self.doubt.lost(now, if ended.dead { ended.silent } else { Duration::ZERO });
         }
         if self.version.as_ref().is_some_and(is_absent) {
             // Without versions a watch cannot be resumed.
@@ -529,7 +544,7 @@ impl Machine {
         if self.advanced || (lasted && !refused) {
             self.prove();
             self.failing = None;
-            let asked = failure.and_then(SourceError::retry_after).map(|_| self.retry.next(None));
+            let asked = failure.and_then(SourceError::retry_after).map(|time| self.retry.next(Some(time)));
             return asked.unwrap_or_default().max(self.retry.spread(RESUME_SPREAD));
         }
         self.strike(failure, now)
@@ -561,6 +576,8 @@ impl Machine {
             Step::List { .. } if self.verifying => {
                 self.verifying = false;
                 self.unverified = self.unverified.saturating_add(1);
+                self.compared_at = Some(now);
+                self.doubted_since.get_or_insert(now);
                 self.step = Step::Watch;
             }
             Step::List { .. } if self.probing && !error.needs_list() => self.step = Step::Watch,

@@ -30,6 +30,9 @@ pub struct ReflectorStatus {
     pub last_contact: Option<Instant>,
     /// Since when every attempt has failed; `None` once a list or watch works again.
     pub failing_since: Option<Instant>,
+    /// Since when the cache should be compared with the server, because it may have been restored or because
+    /// [`verify_every`](super::ReflectorConfig::verify_every) asks for it, and the lists for that fail.
+    pub doubted_since: Option<Instant>,
     /// The last failure; `None` once a list or watch works again.
     pub last_error: Option<String>,
     /// Its HTTP code, if it was an answer of the server.
@@ -47,10 +50,17 @@ impl ReflectorStatus {
     pub(crate) fn stale_for(&self, limit: Duration) -> Option<String> {
         let error = self.last_error.as_deref().unwrap_or("no error so far");
         match self.staleness {
+            None if self.phase == Phase::Stopped => {
+                Some(format!("{} does not run; start() it first", self.scope))
+            }
             None => Some(format!("{} has not been listed ({error})", self.scope)),
             Some(staleness) if staleness > limit => {
                 Some(format!("{} is stale for {staleness:.0?} ({error})", self.scope))
             }
+            Some(_) if self.doubted_since.is_some_and(|since| since.elapsed() > limit) => Some(format!(
+                "{} cannot be compared with the server, which may have been restored",
+                self.scope
+            )),
             Some(_) => None,
         }
     }
@@ -142,6 +152,7 @@ pub(crate) struct Inner {
     /// When the cache was last known to be up to date.
     pub(crate) current_at: Option<Instant>,
     pub(crate) failing_since: Option<Instant>,
+    pub(crate) doubted_since: Option<Instant>,
     pub(crate) last_error: Option<String>,
     pub(crate) last_error_code: Option<u16>,
     pub(crate) last_error_at: Option<Instant>,
@@ -178,6 +189,7 @@ impl StatusCell {
             polling: inner.polling,
             last_contact: inner.last_contact,
             failing_since: inner.failing_since,
+            doubted_since: inner.doubted_since,
             staleness,
             last_error: inner.last_error,
             last_error_code: inner.last_error_code,

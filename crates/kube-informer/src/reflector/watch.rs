@@ -163,9 +163,10 @@ impl Reflector {
         let mut last_bookmark = None;
         let mut last_frame = opened;
         let mut check: Option<Check<'_>> = None;
-        let ended = |failure: Option<SourceError>, last_frame: Instant| {
+        let ended = |failure: Option<SourceError>, last_frame: Instant, dead: bool| {
             let on_time = failure.is_none() && begun.elapsed() + ON_TIME >= timeout;
-            Outcome::Ended(Ended { lasted: opened.elapsed(), on_time, silent: last_frame.elapsed(), failure })
+            let (lasted, silent) = (opened.elapsed(), last_frame.elapsed());
+            Outcome::Ended(Ended { lasted, on_time, silent, dead, failure })
         };
         loop {
             let now = Instant::now();
@@ -176,7 +177,7 @@ impl Reflector {
             }
             if now >= over {
                 let why = "it did not end when it should have";
-                return ended(Some(SourceError::late("the watch is given up", why)), last_frame);
+                return ended(Some(SourceError::late("the watch is given up", why)), last_frame, true);
             }
             let proven_at = machine.proven_after().map(|after| opened + after);
             if proven_at.is_some_and(|at| now >= at) {
@@ -212,17 +213,23 @@ impl Reflector {
                         status.counts.silences += 1;
                         status.current_at = status.last_contact.or(status.current_at);
                     });
+                    let dead = last_frame.elapsed() >= machine.dead_after(timeout);
                     machine.was_silent();
                     let why = "the server was silent too long";
-                    return ended(Some(SourceError::late("the watch is taken for dead", why)), last_frame);
+                    return ended(
+                        Some(SourceError::late("the watch is taken for dead", why)),
+                        last_frame,
+                        dead,
+                    );
                 }
                 Err(Stop::Closed) => {
                     self.was_current();
-                    return ended(None, last_frame);
+                    return ended(None, last_frame, false);
                 }
                 Err(Stop::Broken(error)) => {
                     self.was_current();
-                    return ended(Some(error), last_frame);
+                    let dead = error.is_timeout();
+                    return ended(Some(error), last_frame, dead);
                 }
             };
             last_frame = Instant::now();
@@ -232,7 +239,11 @@ impl Reflector {
                 && machine.refuses_event(version)
             {
                 let why = format!("after {:?} comes resourceVersion {version}", machine.version());
-                return ended(Some(SourceError::transport("the watch cannot be trusted", why)), last_frame);
+                return ended(
+                    Some(SourceError::transport("the watch cannot be trusted", why)),
+                    last_frame,
+                    false,
+                );
             }
             match heard {
                 Heard::Object { mut delta, version } => {
@@ -260,6 +271,7 @@ impl Reflector {
                 Heard::Aside(aside) => {
                     let version = aside.version.clone();
                     self.sink.send(&self.scope, Change::SetAside(aside)).await;
+                    machine.doubt().forget_witness();
                     if let Some(version) = version {
                         self.moved(machine, version, None);
                     }
@@ -272,7 +284,7 @@ impl Reflector {
                     self.status.update(|status| status.counts.expired += u64::from(error.is_expired()));
                     return Outcome::Lost(error);
                 }
-                Heard::Failed(error) => return ended(Some(error), last_frame),
+                Heard::Failed(error) => return ended(Some(error), last_frame, false),
                 Heard::Nothing => {}
             }
         }

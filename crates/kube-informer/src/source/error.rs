@@ -179,6 +179,16 @@ impl SourceError {
         self.unreachable
     }
 
+    /// Whether the connection was ended because the other side did not answer, to a ping or at all.
+    pub(crate) fn is_timeout(&self) -> bool {
+        let first = self.source.as_deref().map(|error| error as &(dyn Error + 'static));
+        std::iter::successors(first, |error| (*error).source()).any(|error| {
+            let by_ping = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout);
+            let by_kernel = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+            by_ping || by_kernel == Some(std::io::ErrorKind::TimedOut)
+        })
+    }
+
     /// Whether the server did not answer in time.
     pub fn is_late(&self) -> bool {
         self.late
@@ -243,6 +253,13 @@ impl From<WireError> for SourceError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_that_timed_out_is_told_from_one_that_was_reset() {
+        let broken = |kind| SourceError::transport("the connection broke", std::io::Error::from(kind));
+        assert!(broken(std::io::ErrorKind::TimedOut).is_timeout());
+        assert!(!broken(std::io::ErrorKind::ConnectionReset).is_timeout());
+    }
 
     #[test]
     fn a_status_answers_the_questions() {

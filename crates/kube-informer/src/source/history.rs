@@ -76,6 +76,8 @@ struct Checked {
     began: Instant,
     version: ResourceVersion,
     thorough: bool,
+    witness: Option<Witness>,
+    count: Option<usize>,
     history: History,
 }
 
@@ -83,13 +85,19 @@ struct Checked {
 const TOGETHER: Duration = Duration::from_secs(1);
 
 impl Checked {
+    /// Whether the same was looked at. After a long gap, what informers with other selectors know is not enough.
+    fn asks_as(&self, request: &CheckRequest) -> bool {
+        self.witness == request.witness && self.count == request.count
+    }
+
     /// Whether this answers a request, too. A cache that was connected for longer may have read its state after a restore, so its
     /// check says nothing about one that was cut off before. Nor does a check that was over before a restore.
     fn answers(&self, request: &CheckRequest) -> bool {
         let covers = self.lost_at <= request.lost_at + TOGETHER
             && self.version >= request.version
             && self.began + TOGETHER >= request.resumed_at
-            && self.thorough == request.thorough;
+            && self.thorough == request.thorough
+            && (!self.thorough || self.history != History::Same || self.asks_as(request));
         self.began >= request.lost_at && (covers || matches!(self.history, History::Other(_)))
     }
 }
@@ -113,8 +121,8 @@ impl Histories {
         let began = Instant::now();
         let history = ask.await?;
         if matches!(history, History::Same | History::Few | History::Other(_)) {
-            let (lost_at, version, thorough) = (request.lost_at, request.version.clone(), request.thorough);
-            *latest = Some(Checked { lost_at, began, version, thorough, history });
+            let CheckRequest { version, lost_at, witness, count, thorough, .. } = request.clone();
+            *latest = Some(Checked { lost_at, began, version, thorough, witness, count, history });
         }
         Ok(history)
     }

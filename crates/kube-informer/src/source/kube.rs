@@ -283,6 +283,8 @@ impl KubeSource {
                     return Ok(History::Other("the number of objects is not as it was"));
                 }
                 (Some(found), _) if found <= FEW && request.thorough => return Ok(History::Few),
+                // Not every server counts.
+                (None, _) if request.thorough => return Ok(History::Expired),
                 _ => {}
             }
         }

@@ -31,7 +31,7 @@ async fn end_stream() {
             add c=1
             store: a=2 c=1
             server: 1 lists, 1 streaming lists, 4 watches
-            met: nothing
+            met: 3 errors
         "#]])
         .await;
 }

@@ -79,7 +79,7 @@ async fn unauthorized() {
             delete b=1
             store: a=2 c=1
             server: 0 lists, 2 streaming lists, 3 watches
-            met: 2 errors
+            met: 3 errors
         "#]])
         .await;
 }
@@ -95,7 +95,7 @@ async fn forbidden() {
             delete b=1
             store: a=2 c=1
             server: 0 lists, 2 streaming lists, 3 watches
-            met: 2 errors
+            met: 3 errors
         "#]])
         .await;
 }
@@ -111,7 +111,7 @@ async fn not_found() {
             add c=1
             store: a=2 c=1
             server: 0 lists, 3 streaming lists, 2 watches
-            met: 2 errors
+            met: 3 errors
         "#]])
         .await;
 }
@@ -127,7 +127,7 @@ async fn gone() {
             add c=1
             store: a=2 c=1
             server: 0 lists, 2 streaming lists, 2 watches
-            met: 1 errors, 1 expired
+            met: 2 errors, 1 expired
         "#]])
         .await;
 }
@@ -146,7 +146,7 @@ async fn too_many_requests() {
         delete b=1
         store: a=2 c=1
         server: 1 lists, 2 streaming lists, 6 watches
-        met: 4 errors, 1 verifications
+        met: 5 errors, 1 verifications
     "#]])
     .await;
 }
@@ -162,7 +162,7 @@ async fn internal_error() {
             add c=1
             store: a=2 c=1
             server: 4 lists, 1 streaming lists, 7 watches
-            met: 5 errors
+            met: 6 errors
         "#]])
         .await;
 }
@@ -178,7 +178,7 @@ async fn unavailable() {
             delete b=1
             store: a=2 c=1
             server: 1 lists, 2 streaming lists, 8 watches
-            met: 6 errors, 1 verifications
+            met: 7 errors, 1 verifications
         "#]])
         .await;
 }
@@ -194,7 +194,7 @@ async fn timeout() {
             delete b=1
             store: a=2 c=1
             server: 0 lists, 1 streaming lists, 3 watches
-            met: 1 errors
+            met: 2 errors
         "#]])
         .await;
 }
@@ -210,7 +210,7 @@ async fn version_too_large() {
             add c=1
             store: a=2 c=1
             server: 0 lists, 2 streaming lists, 2 watches
-            met: 1 errors
+            met: 2 errors
         "#]])
         .await;
 }
@@ -268,15 +268,15 @@ async fn stale_replica() {
 async fn restart() {
     story("", "any: end-stream 1 times\nwatch: restart 1 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        delete b=1 (missed)
-        update a=1 → a=2
-        add c=1
-        store: a=2 c=1
-        server: 0 lists, 2 streaming lists, 2 watches
-        met: 1 errors, 1 expired
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            delete b=1 (missed)
+            update a=1 → a=2
+            add c=1
+            store: a=2 c=1
+            server: 0 lists, 2 streaming lists, 2 watches
+            met: 2 errors, 1 expired
+        "#]])
         .await;
 }
 
@@ -284,15 +284,15 @@ async fn restart() {
 async fn compact() {
     story("", "any: end-stream 1 times\nwatch: compact 1 times")
         .check(expect![[r#"
-        add a=1 (initial)
-        add b=1 (initial)
-        delete b=1 (missed)
-        update a=1 → a=2
-        add c=1
-        store: a=2 c=1
-        server: 0 lists, 2 streaming lists, 2 watches
-        met: 1 errors, 1 expired
-    "#]])
+            add a=1 (initial)
+            add b=1 (initial)
+            delete b=1 (missed)
+            update a=1 → a=2
+            add c=1
+            store: a=2 c=1
+            server: 0 lists, 2 streaming lists, 2 watches
+            met: 2 errors, 1 expired
+        "#]])
         .await;
 }
 

@@ -65,7 +65,7 @@ fn play(machine: &mut Machine, word: &str, now: &mut Instant, out: &mut String) 
                 machine.prove();
             }
             let failure = (verb == "error").then(|| error("500"));
-            Outcome::Ended(Ended { lasted, on_time: false, silent: Duration::ZERO, failure })
+            Outcome::Ended(Ended { lasted, on_time: false, silent: Duration::ZERO, dead: false, failure })
         }
         "lost" => Outcome::Lost(error(rest)),
         "restored" => Outcome::Restored(error("500")),
@@ -394,7 +394,7 @@ fn the_time_to_verify_counts_from_the_last_list() {
     let now = Instant::now();
     machine.listed("5".into(), None, now);
     let lasted = Duration::from_mins(5);
-    let ended = Ended { lasted, on_time: true, silent: Duration::ZERO, failure: None };
+    let ended = Ended { lasted, on_time: true, silent: Duration::ZERO, dead: false, failure: None };
     machine.on(&Outcome::Ended(ended), now);
     assert_eq!(machine.verify_at(), Some(now + every), "however many watches there were");
     machine.on(&Outcome::Verify, now);
@@ -557,7 +557,7 @@ fn a_check_follows_a_lost_connection_and_not_a_watch_that_ended_on_time() {
     let mut end = |on_time, silent| {
         machine.listed("5".into(), None, now);
         machine.opened(now);
-        let ended = Ended { lasted: Duration::from_mins(5), on_time, silent, failure: None };
+        let ended = Ended { lasted: Duration::from_mins(5), on_time, silent, dead: false, failure: None };
         machine.on(&Outcome::Ended(ended), now);
         machine.begin(now, |_| Some(3));
         machine.opened(now);

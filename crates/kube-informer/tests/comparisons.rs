@@ -1,0 +1,243 @@
+//! Comparisons with the server after a long time without a watch: what they cost, and what holds while they fail.
+
+mod common;
+mod scenario;
+
+use std::time::Duration;
+
+use common::{api, change, content, create};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_client::Api;
+use kube_client::api::{ListParams, PostParams};
+use kube_informer::backoff::BackoffConfig;
+use kube_informer::reflector::ReflectorConfig;
+use kube_informer::source::{
+    CheckRequest, History, KubeSource, ListWatch, Script, ScriptedSource, SourceError, Witness,
+};
+use kube_informer::{InformerOptions, Kind, ObjectKey, SharedInformer, SharedInformerFactory};
+use kube_informer_apiserver::faults::{Fault, Faults, Rule};
+use kube_informer_apiserver::{ApiServer, ResourceStats, Verb};
+use scenario::{paged, settle};
+use serde_json::Value;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn asked(server: &ApiServer) -> ResourceStats {
+    server.stats().resource("configmaps")
+}
+
+/// A server with faults and these objects, and a synced informer of them.
+async fn weather(
+    objects: usize,
+    options: InformerOptions,
+) -> (ApiServer, Faults, SharedInformerFactory, SharedInformer<ConfigMap>) {
+    let faults = Faults::none();
+    let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
+    create(&api(&server), "a", "1").await;
+    for number in 1..objects {
+        create(&api(&server), &format!("more-{number:03}"), "1").await;
+    }
+    let factory = SharedInformerFactory::with_defaults(server.client(), options);
+    let informer = factory.informer::<ConfigMap>();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    (server, faults, factory, informer)
+}
+
+/// Cuts the open watches, and refuses new ones and lists until the faults are cleared.
+async fn cut_off(faults: &Faults) {
+    for verb in [Verb::Watch, Verb::List] {
+        faults.inject(Rule::on(Fault::Refuse).verb(verb));
+    }
+    faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch));
+    settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn comparison_that_fails_is_visible_for_as_long_as_it_fails() {
+    let (server, faults, factory, informer) = weather(1, InformerOptions::default()).await;
+    let backup = server.backup();
+    change(&api(&server), "a", "lost").await;
+    settle().await;
+    cut_off(&faults).await;
+    server.restore(&backup);
+    let namespaces = Api::<Namespace>::all(server.client());
+    for number in 0..20 {
+        let metadata = ObjectMeta { name: Some(format!("n{number}")), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    faults.clear();
+    faults.inject(Rule::on(Fault::Forbidden).verb(Verb::List).resource("configmaps"));
+    for minute in 2..60 {
+        tokio::time::sleep(MINUTE).await;
+        if minute > 3 {
+            assert!(informer.status()[0].doubted_since.is_some(), "minute {minute}");
+            assert!(factory.health(MINUTE).is_err(), "minute {minute}");
+        }
+    }
+    faults.clear();
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert_eq!(content(&informer), "a=1");
+    assert_eq!(informer.status()[0].doubted_since, None);
+    assert!(factory.health(MINUTE).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn comparison_that_fails_does_not_stop_a_watch_that_works() {
+    for minutes in [1, 5, 10, 30, 60] {
+        let options = InformerOptions::default().verify_every(minutes * MINUTE);
+        let (server, faults, _factory, informer) = weather(1, options).await;
+        faults.inject(Rule::on(Fault::InternalError).verb(Verb::List).resource("configmaps"));
+        tokio::time::sleep(70 * MINUTE).await;
+        change(&api(&server), "a", "2").await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(content(&informer), "a=2", "verified every {minutes} minutes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn check_of_a_selected_informer_does_not_answer_for_all_objects() {
+    for seed in 1..=12 {
+        let seeded = |seed| {
+            let config = ReflectorConfig { seed: Some(seed), ..ReflectorConfig::default() };
+            InformerOptions::default().reflector(config)
+        };
+        let (server, faults, factory, informer) = weather(600, seeded(seed)).await;
+        let api = api(&server);
+        create(&api, "special", "special").await;
+        let selected = factory.informer_with::<ConfigMap>(seeded(seed + 100).labels("app=special")).unwrap();
+        factory.wait_for_sync().await.unwrap();
+        let backup = server.backup();
+        change(&api, "a", "lost").await;
+        tokio::time::sleep(2 * MINUTE).await;
+        cut_off(&faults).await;
+        server.restore(&backup);
+        for number in 0..20 {
+            change(&api, "more-001", &format!("new-{number}")).await;
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        faults.clear();
+        tokio::time::sleep(10 * MINUTE).await;
+        let stored = api.list(&ListParams::default()).await.unwrap();
+        assert_eq!(stored.items.len(), informer.snapshot().len());
+        assert!(content(&informer).starts_with("a=1 more-001=new-19 "), "seed {seed}");
+        drop(selected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_open_slowly_cause_no_lists() {
+    let (server, faults, _factory, informer) = weather(1, InformerOptions::default()).await;
+    faults.inject(Rule::on(Fault::Delay(Duration::from_secs(3))).verb(Verb::Watch));
+    tokio::time::sleep(60 * MINUTE).await;
+    assert_eq!((asked(&server).lists, asked(&server).streaming_lists), (0, 1));
+    drop(informer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_limit_causes_no_lists() {
+    for (limit, objects) in [(5, 1), (40, 1), (40, 600)] {
+        let silence_limit = Some(Duration::from_secs(limit));
+        let config = ReflectorConfig { silence_limit, ..ReflectorConfig::default() };
+        let (server, _, _factory, informer) =
+            weather(objects, InformerOptions::default().reflector(config)).await;
+        tokio::time::sleep(60 * MINUTE).await;
+        assert_eq!((asked(&server).lists, asked(&server).streaming_lists), (0, 1), "{limit} s");
+        drop(informer);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn last_change_that_cannot_be_read_is_not_a_restore() {
+    let (server, faults, _factory, informer) = weather(2, InformerOptions::default()).await;
+    faults.inject(Rule::on(Fault::BadMetadata).verb(Verb::Watch).times(1));
+    change(&api(&server), "a", "2").await;
+    settle().await;
+    assert_eq!(informer.status()[0].counts.set_aside, 1);
+    faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch).times(1));
+    tokio::time::sleep(5 * MINUTE).await;
+    assert_eq!(informer.status()[0].counts.restores, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn older_lists_with_a_healthy_watch_between_them_are_not_a_restore() {
+    let source = ScriptedSource::new();
+    source.lists(100, &[("a", 90), ("b", 95), ("c", 100)]);
+    for _ in 0..200 {
+        source.on_watch(Script::TextThenSilence(String::new()));
+    }
+    for _ in 0..2 {
+        source.lists(80, &[("a", 80)]);
+        source.on_list(Script::Fail(SourceError::from_response(500, b"{}", None)));
+    }
+    source.lists(80, &[("a", 80)]);
+    for _ in 0..50 {
+        source.lists(101, &[("a", 90), ("b", 95), ("c", 100)]);
+    }
+    let config =
+        ReflectorConfig { streaming_lists: false, verify_every: Some(MINUTE), ..ReflectorConfig::default() };
+    let options = InformerOptions::default().reflector(config);
+    let informer = SharedInformer::<Value>::over(Kind::new("v1", "Pod", "pods", true), source, options);
+    informer.start();
+    for _ in 0..20 * 60 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(informer.snapshot().len(), 3);
+    }
+    assert_eq!(informer.status()[0].counts.restores, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_kind_is_compared_where_the_server_does_not_count() {
+    let answer = |request: http::Request<kube_client::client::Body>| async move {
+        let one = request.uri().query().unwrap_or_default().contains("fieldSelector");
+        let body: &[u8] = if one {
+            br#"{"metadata":{"resourceVersion":"7"},"items":[]}"#
+        } else {
+            br#"{"metadata":{"resourceVersion":"7","continue":"x"},"items":[{"metadata":{"uid":"u","resourceVersion":"3"}}]}"#
+        };
+        let response = http::Response::builder().header("content-type", "application/json");
+        let body = kube_client::client::Body::from(body.to_vec());
+        Ok::<_, std::convert::Infallible>(response.body(body).unwrap())
+    };
+    let client = kube_client::Client::new(tower::service_fn(answer), "default");
+    let source = KubeSource::new(client, Kind::new("v1", "ConfigMap", "configmaps", true));
+    let now = tokio::time::Instant::now();
+    let request = CheckRequest {
+        version: "7".into(),
+        lost_at: now,
+        resumed_at: now,
+        witness: Some(Witness { key: ObjectKey::namespaced("default", "gone"), state: None }),
+        count: Some(2),
+        thorough: true,
+    };
+    assert_eq!(source.check(request).await.unwrap(), History::Expired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_event_that_asks_to_wait_is_obeyed() {
+    let source = ScriptedSource::new();
+    source.lists(5, &[("a", 5)]);
+    let status = r#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":30}}"#;
+    for version in 6..500 {
+        let event = ScriptedSource::event("MODIFIED", "a", version);
+        source.on_watch(Script::Text(format!("{event}{{\"type\":\"ERROR\",\"object\":{status}}}\n")));
+    }
+    let kind = Kind::new("v1", "Pod", "pods", true);
+    let informer = SharedInformer::<Value>::over(kind, source.clone(), paged());
+    informer.start();
+    tokio::time::sleep(2 * MINUTE).await;
+    let watches = source.asked().iter().filter(|line| line.starts_with("watch")).count();
+    assert!(watches <= 6, "{watches}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_that_is_never_healthy_by_its_configuration_goes_on() {
+    let backoff = BackoffConfig { healthy_after: Duration::MAX, ..BackoffConfig::default() };
+    let config = ReflectorConfig { backoff, ..ReflectorConfig::default() };
+    let (_server, _, _factory, informer) = weather(1, InformerOptions::default().reflector(config)).await;
+    tokio::time::sleep(5 * MINUTE).await;
+    assert_eq!(informer.status()[0].last_error, None);
+}
