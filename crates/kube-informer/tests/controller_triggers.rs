@@ -302,3 +302,61 @@ async fn merged_changes_pass_the_predicates() {
     keys.dedup();
     assert_eq!(keys, ["wanderer"], "a reconcile may have seen the state between");
 }
+
+#[tokio::test(start_paused = true)]
+async fn states_that_are_lost_soon_after_others_are_made_up_for_as_well() {
+    let server = server();
+    create(&api(&server), "uninvolved", "1").await;
+    let (factory, seen) = (SharedInformerFactory::new(server.client()), Seen::default());
+    let burst = Burst::new("Thing", &[("filler", "filler"), ("wanderer", "a")]);
+    let controller = Controller::new(factory.informer::<ConfigMap>())
+        .buffer_len(1)
+        .watches(burst.informer.clone(), |thing| {
+            [ObjectKey::namespaced("default", thing.label("app").unwrap())]
+        });
+    let run = tokio::spawn(controller.run(seen.reconcile()));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for first in [10, 20] {
+        seen.take();
+        // The filler fills the buffer of one, so that the others merge.
+        let owners = [
+            ("filler", "filler"),
+            ("wanderer", "b"),
+            ("wanderer", "c"),
+            ("wanderer", "d"),
+            ("wanderer", "e"),
+        ];
+        let text = (first..)
+            .zip(owners)
+            .map(|(version, (name, owner))| Burst::event("MODIFIED", name, owner, version));
+        burst.watch.send(text.collect()).unwrap();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    seen.take();
+    // The second time comes a minute after the first.
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert!(seen.take().contains(&"uninvolved".to_owned()));
+    run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_an_untrusted_list_shows_passes_the_predicates() {
+    let faults = Faults::seeded(1);
+    let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
+    let api = api(&server);
+    create(&api, "a", "1").await;
+    let (factory, seen) = (SharedInformerFactory::new(server.client()), Seen::default());
+    let controller = Controller::new(factory.informer::<ConfigMap>()).filter(Predicate::generation());
+    let run = tokio::spawn(controller.run(seen.reconcile()));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // Meanwhile the server may have been restored: an equal generation does not mean an equal object.
+    faults.inject(Rule::on(Fault::Refuse).verb(Verb::Watch));
+    faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    change(&api, "a", "2").await;
+    faults.clear();
+    faults.inject(Rule::on(Fault::Gone).verb(Verb::Watch).times(1));
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    run.abort();
+    assert_eq!(seen.last("a").as_deref(), Some("2"));
+}

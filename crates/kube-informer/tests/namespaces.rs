@@ -234,3 +234,51 @@ async fn slow_handler_gets_lists_of_several_namespaces_in_order() {
     assert_eq!(of("d="), ["add d=three", "delete d=three (missed)"]);
     assert_eq!(later.len(), 4);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_comes_back_does_not_overtake_merged_deletes() {
+    let server = server();
+    for name in ["a", "b", "c"] {
+        put(&server, "two", name).await;
+    }
+    put(&server, "one", "x").await;
+    let factory = SharedInformerFactory::new(server.client());
+    let options = InformerOptions::default().namespace("one").namespace("two").changing_namespaces();
+    let informer = factory.informer_with::<ConfigMap>(options).unwrap();
+    let (log, gate) = (Log::default(), Arc::new(Semaphore::new(6)));
+    let (mut write, permits) = (log.handler(), Arc::clone(&gate));
+    let options = HandlerOptions::default().buffer_len(1);
+    let seen = informer.add_handler_with(options, move |event: Event<ConfigMap>| {
+        let (written, permits) = (write(event), Arc::clone(&permits));
+        async move {
+            written.await;
+            permits.acquire().await.unwrap().forget();
+        }
+    });
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    seen.wait_for_sync().await;
+    gate.forget_permits(10);
+    // The handler is stuck in the first of these, the second fills the buffer; the deletes of "two" are merged.
+    for name in ["y", "z"] {
+        put(&server, "one", name).await;
+        settle().await;
+    }
+    informer.set_namespaces(["one"]).await.unwrap();
+    settle().await;
+    informer.set_namespaces(["one", "two"]).await.unwrap();
+    settle().await;
+    gate.add_permits(1_000);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for name in ["a", "b", "c"] {
+        let of: Vec<String> =
+            log.lines().into_iter().filter(|line| line.contains(&format!(" {name}="))).collect();
+        let (first, gone, again) = (
+            format!("add {name}=two (initial)"),
+            format!("delete {name}=two (missed)"),
+            format!("add {name}=two"),
+        );
+        // A delete and an add that wait together may be merged into nothing.
+        assert!(of == [first.clone(), gone, again] || of == [first], "{of:?}");
+    }
+}

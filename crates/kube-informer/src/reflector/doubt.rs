@@ -294,4 +294,30 @@ mod tests {
             [(true, 10), (true, 20), (true, 40), (false, 80), (false, 160), (false, 300), (false, 300)];
         assert_eq!(tries, expected);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_later_loss_at_the_same_version_keeps_the_longest_gap_and_the_last_resume() {
+        let mut doubt = Doubt::default();
+        lose(&mut doubt, "5", None, 5);
+        tokio::time::advance(Duration::from_mins(1)).await;
+        lose(&mut doubt, "5", None, 0);
+        let reached = doubt.begin_check(Instant::now()).unwrap().unwrap();
+        assert!(reached.is_long_ago(), "the first gap was long");
+        assert_eq!(reached.resumed_at, Instant::now(), "a check of before says nothing about the second");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_does_not_bring_the_next_check_forward() {
+        let now = Instant::now();
+        let mut doubt = Doubt::default();
+        lose(&mut doubt, "5", None, 5);
+        doubt.begin_check(now).unwrap().unwrap();
+        doubt.listed(None, now);
+        lose(&mut doubt, "7", None, 5);
+        assert_eq!(doubt.check_at(now), Some(now + COMPARE_EVERY));
+        doubt.checked(true, now);
+        doubt.listed(None, now);
+        lose(&mut doubt, "9", None, 5);
+        assert_eq!(doubt.check_at(now), Some(now + COMPARE_EVERY), "a list keeps it");
+    }
 }

@@ -221,4 +221,39 @@ mod tests {
         assert_eq!(at("").misses(&version), Some(History::Unknown));
         assert!(matches!(at("5").misses(&version), Some(History::Other(_))));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_check_answers_another_only_if_it_covers_it() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let request = |version: &str, thorough, resumed| CheckRequest {
+            version: version.into(),
+            lost_at: at(10),
+            resumed_at: at(resumed),
+            witness: None,
+            count: None,
+            thorough,
+        };
+        let checked = |history| Checked {
+            lost_at: at(10),
+            began: at(20),
+            version: "7".into(),
+            thorough: true,
+            witness: None,
+            count: None,
+            history,
+        };
+        let answers =
+            |version, thorough, resumed| checked(History::Same).answers(&request(version, thorough, resumed));
+        assert!(answers("7", true, 20) && answers("5", true, 20));
+        assert!(!answers("9", true, 20), "the cache is past what was checked");
+        assert!(!answers("7", false, 20), "it was asked otherwise");
+        assert!(!answers("7", true, 30), "there was a loss after the check");
+        let short = Checked { thorough: false, ..checked(History::Same) };
+        assert!(!short.answers(&request("7", true, 20)), "the last change alone does not tell");
+        let counted = Checked { count: Some(3), ..checked(History::Same) };
+        assert!(!counted.answers(&request("7", true, 20)), "another informer asked for something else");
+        assert!(Checked { count: Some(3), ..checked(History::Few) }.answers(&request("7", true, 20)));
+        assert!(checked(History::Other("")).answers(&request("9", false, 30)), "it concerns everybody");
+    }
 }

@@ -588,3 +588,55 @@ fn steps(machine: &mut Machine, outcomes: &str) -> String {
     }
     steps.join(" ")
 }
+
+#[test]
+fn a_watch_that_ended_on_time_is_doubted_if_the_next_one_comes_late() {
+    let now = Instant::now();
+    let mut machine = Machine::new(&paged());
+    machine.listed("5".into(), None, now);
+    machine.opened(now);
+    let ended = Ended {
+        lasted: Duration::from_mins(5),
+        on_time: true,
+        silent: Duration::ZERO,
+        dead: false,
+        failure: None,
+    };
+    machine.on(&Outcome::Ended(ended), now);
+    let later = now + Duration::from_secs(10);
+    machine.begin(later, |_| Some(3));
+    machine.opened(later);
+    assert!(machine.begin_check(later).is_some_and(|reached| reached.unwrap().is_long_ago()));
+}
+
+#[test]
+fn a_watch_that_is_taken_for_dead_was_a_gap_since_its_last_frame() {
+    let now = Instant::now();
+    let mut machine = Machine::new(&paged());
+    machine.listed("5".into(), None, now);
+    machine.opened(now);
+    let failure = Some(SourceError::late("the watch is taken for dead", "silent"));
+    let ended = Ended {
+        lasted: Duration::from_mins(5),
+        on_time: false,
+        silent: Duration::from_mins(1),
+        dead: true,
+        failure,
+    };
+    machine.on(&Outcome::Ended(ended), now);
+    machine.begin(now, |_| Some(3));
+    machine.opened(now);
+    assert!(machine.begin_check(now).unwrap().unwrap().is_long_ago());
+}
+
+#[test]
+fn checks_count_as_requests() {
+    let now = Instant::now();
+    let mut machine = Machine::new(&paged());
+    machine.listed("5".into(), None, now);
+    machine.opened(now);
+    for _ in 0..10 {
+        let _ = machine.begin_check(now);
+    }
+    assert!(machine.on(&Outcome::Verify, now) >= Duration::from_millis(900), "the burst is used up");
+}

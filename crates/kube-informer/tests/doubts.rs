@@ -1,0 +1,135 @@
+//! What a check of the server's history looks at, and what it must not take for a restore.
+
+mod common;
+mod scenario;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{api, change, content, create};
+use futures_core::future::BoxFuture;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_informer::source::{
+    Answer, CheckRequest, History, ListRequest, ListWatch, Script, ScriptedSource, SourceError, WatchRequest,
+};
+use kube_informer::{InformerOptions, Kind, SharedInformer, SharedInformerFactory};
+use kube_informer_apiserver::faults::{Fault, Faults, Rule};
+use kube_informer_apiserver::{ApiServer, Verb};
+use scenario::{paged, settle};
+use serde_json::{Value, json};
+
+/// A script whose checks all have the same answer, and are written down.
+#[derive(Clone)]
+struct Checked {
+    script: ScriptedSource,
+    answer: History,
+    checks: Arc<Mutex<Vec<CheckRequest>>>,
+}
+
+impl ListWatch for Checked {
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Answer, SourceError>> {
+        self.script.list(request)
+    }
+
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<Answer, SourceError>> {
+        self.script.watch(request)
+    }
+
+    fn check(&self, request: CheckRequest) -> BoxFuture<'_, Result<History, SourceError>> {
+        self.checks.lock().unwrap().push(request);
+        Box::pin(std::future::ready(Ok(self.answer)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_without_a_result_leaves_the_doubt() {
+    let list = |app: &str, version: &str| {
+        let object = json!({"metadata": {"name": "a", "namespace": "x", "uid": "u", "resourceVersion": "5", "labels": {"app": app}}});
+        Script::Text(json!({"metadata": {"resourceVersion": version}, "items": [object]}).to_string())
+    };
+    let script = ScriptedSource::new();
+    let source = Checked { script: script.clone(), answer: History::Unknown, checks: Arc::default() };
+    script.on_list(list("old", "5"));
+    script.on_watch(Script::TextFor(String::new(), Duration::from_secs(3)));
+    let gone = json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}});
+    let watch = script.live_watch();
+    script.on_list(list("new", "6"));
+    let informer =
+        SharedInformer::<Value>::over(Kind::new("v1", "Pod", "pods", true), source.clone(), paged());
+    informer.start();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(source.checks.lock().unwrap().len(), 1);
+    watch.send(format!("{gone}\n")).unwrap();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(content(&informer), "a=new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selection_is_not_taken_for_a_restore() {
+    for gap in [0, 5] {
+        let faults = Faults::none();
+        let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
+        for (name, app) in [("a", "1"), ("b", "1"), ("c", "2")] {
+            create(&api(&server), name, app).await;
+        }
+        let factory = SharedInformerFactory::new(server.client());
+        let options = InformerOptions::default().labels("app=1");
+        let informer = factory.informer_with::<ConfigMap>(options).unwrap();
+        factory.start();
+        factory.wait_for_sync().await.unwrap();
+        // For the cache it is deleted.
+        change(&api(&server), "b", "2").await;
+        settle().await;
+        if gap > 0 {
+            faults.inject(Rule::on(Fault::Refuse).verb(Verb::Watch));
+        }
+        faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch).times(1));
+        settle().await;
+        tokio::time::sleep(Duration::from_secs(gap)).await;
+        faults.clear();
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        let counts = informer.status()[0].counts.clone();
+        assert_eq!((content(&informer).as_str(), counts.restores), ("a=1", 0), "after {gap} s: {counts:?}");
+        assert_eq!(counts.checks, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_objects_is_compared_whole() {
+    for (objects, lists) in [(500, 1), (501, 0)] {
+        let faults = Faults::none();
+        let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
+        for number in 0..objects {
+            create(&api(&server), &format!("m-{number:03}"), "1").await;
+        }
+        let factory = SharedInformerFactory::new(server.client());
+        let informer = factory.informer_with::<ConfigMap>(InformerOptions::default()).unwrap();
+        factory.start();
+        factory.wait_for_sync().await.unwrap();
+        for verb in [Verb::Watch, Verb::List] {
+            faults.inject(Rule::on(Fault::Refuse).verb(verb));
+        }
+        faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        faults.clear();
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        assert_eq!(informer.status()[0].counts.verifications, lists, "{objects} objects");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_without_a_name_are_not_counted() {
+    let named = json!({"metadata": {"name": "a", "namespace": "x", "uid": "u", "resourceVersion": "5"}});
+    let list = json!({"metadata": {"resourceVersion": "5"}, "items": [named, {"metadata": {"uid": "v"}}]});
+    let script = ScriptedSource::new();
+    let source = Checked { script: script.clone(), answer: History::Same, checks: Arc::default() };
+    script.on_list(Script::Text(list.to_string()));
+    script.on_watch(Script::TextFor(String::new(), Duration::from_secs(3)));
+    script.on_watch(Script::TextThenSilence(String::new()));
+    let informer =
+        SharedInformer::<Value>::over(Kind::new("v1", "Pod", "pods", true), source.clone(), paged());
+    informer.start();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let counts: Vec<Option<usize>> = source.checks.lock().unwrap().iter().map(|check| check.count).collect();
+    assert_eq!(counts, [None], "the server has one more than the cache");
+}
