@@ -12,8 +12,9 @@ use crate::source::Witness;
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 const CHECK_LAST: Duration = Duration::from_mins(5);
 
-/// Comparisons that follow from checks are at least this far apart.
+/// Comparisons that follow from checks are at least this far apart, and twice as far each time.
 const COMPARE_EVERY: Duration = Duration::from_secs(20);
+const COMPARE_LAST: Duration = Duration::from_mins(10);
 
 /// After this many checks without an answer, only a list helps.
 const TRIES: u32 = 3;
@@ -68,7 +69,8 @@ pub(super) struct Doubt {
     closed: Option<Closed>,
     /// What the cache had before the watch that is being opened.
     noted: Option<(ResourceVersion, Option<Witness>, Option<usize>)>,
-    asked_at: Option<Instant>,
+    /// How many comparisons in a row each followed a long time without a watch.
+    comparisons: u32,
     /// Each state that a check must find in the server's history: the first, the last, and each that a long gap followed.
     /// Events after a lost connection may be of another history, so a later state does not stand for an earlier one.
     reached: VecDeque<Reached>,
@@ -111,10 +113,14 @@ impl Doubt {
 
     /// A list is complete; `newest` was changed last.
     pub(super) fn listed(&mut self, newest: Option<Witness>, now: Instant) {
-        // A comparison that found the server as it was is not repeated at once, however often the watch is lost.
-        let compared = (!self.reached.is_empty()).then(|| now + COMPARE_EVERY);
-        let next_check = self.next_check.max(compared);
-        *self = Self { witness: newest, next_check, ..Self::default() };
+        // Where every watch takes long to open, comparisons would follow each other.
+        let (mut next_check, mut comparisons) = (self.next_check, self.comparisons);
+        if !self.reached.is_empty() {
+            let wait = COMPARE_EVERY.saturating_mul(1 << comparisons.min(8)).min(COMPARE_LAST);
+            next_check = next_check.max(Some(now + wait));
+            comparisons = comparisons.saturating_add(1);
+        }
+        *self = Self { witness: newest, next_check, comparisons, ..Self::default() };
         self.closed(now);
     }
 
@@ -130,19 +136,20 @@ impl Doubt {
         self.witness = None;
     }
 
-    /// Notes what the cache has before a watch is asked for. A server that answers has not been restored since.
-    pub(super) fn note(&mut self, version: &ResourceVersion, count: Option<usize>, now: Instant) {
+    /// Notes what the cache has before a watch.
+    pub(super) fn note(&mut self, version: &ResourceVersion, count: Option<usize>) {
         let numbered = version.as_u64().is_some_and(|number| number > 0);
         self.noted = numbered.then(|| (version.clone(), self.witness.clone(), count));
-        self.asked_at = Some(now);
     }
 
     /// A watch is open again. What the cache had before must be checked if the connection was lost, or there was time for a
     /// restore.
     pub(super) fn resumed(&mut self, now: Instant) {
         let (Some(closed), noted) = (self.closed.take(), self.noted.take()) else { return };
-        let now = self.asked_at.take().unwrap_or(now);
         let gap = closed.gap(now);
+        if gap < LONG_GAP {
+            self.comparisons = 0;
+        }
         if !closed.lost && gap < LONG_GAP {
             return;
         }
@@ -201,7 +208,7 @@ mod tests {
         let now = Instant::now();
         doubt.lost(now, Duration::ZERO);
         let later = now + Duration::from_secs(gap);
-        doubt.note(&version.into(), count, later);
+        doubt.note(&version.into(), count);
         doubt.resumed(later);
     }
 
@@ -210,9 +217,8 @@ mod tests {
         let now = Instant::now();
         let mut doubt = Doubt::default();
         doubt.closed(now);
-        doubt.note(&"5".into(), Some(1), now + Duration::from_secs(1));
-        // However long the server takes to open the watch.
-        doubt.resumed(now + Duration::from_secs(9));
+        doubt.note(&"5".into(), Some(1));
+        doubt.resumed(now + Duration::from_secs(1));
         assert_eq!(doubt.check_at(now), None, "nothing was lost");
         for (version, gap) in [("5", 0), ("5", 0), ("7", 0), ("8", 3), ("9", 0), ("11", 0)] {
             lose(&mut doubt, version, None, gap);
@@ -233,7 +239,7 @@ mod tests {
         let later = now + LONG_GAP;
         let mut doubt = Doubt::default();
         doubt.closed(now);
-        doubt.note(&"5".into(), None, later);
+        doubt.note(&"5".into(), None);
         doubt.resumed(later);
         assert!(doubt.begin_check(later).unwrap().unwrap().is_long_ago());
         // A list after a list, without a watch between them.
@@ -246,9 +252,23 @@ mod tests {
         doubt.listed(None, now);
         doubt.resumed(now);
         doubt.lost(later, LONG_GAP);
-        doubt.note(&"5".into(), None, later);
+        doubt.note(&"5".into(), None);
         doubt.resumed(later);
         assert!(doubt.begin_check(later).unwrap().unwrap().is_long_ago());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn comparisons_without_a_quick_resume_between_them_are_further_and_further_apart() {
+        let now = Instant::now();
+        let mut doubt = Doubt::default();
+        let mut wait_after = |gap| {
+            lose(&mut doubt, "5", None, gap);
+            doubt.next_check = None;
+            doubt.listed(None, now);
+            (doubt.next_check.unwrap() - now).as_secs()
+        };
+        let waits: Vec<u64> = [5, 5, 5, 5, 5, 5, 5, 0, 5].into_iter().map(&mut wait_after).collect();
+        assert_eq!(waits, [20, 40, 80, 160, 320, 600, 600, 20, 40]);
     }
 
     #[tokio::test(start_paused = true)]

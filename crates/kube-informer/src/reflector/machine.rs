@@ -452,7 +452,7 @@ impl Machine {
     /// A step begins; `count` is how many objects the cache has at a version.
     pub(super) fn begin(&mut self, now: Instant, count: impl FnOnce(&ResourceVersion) -> Option<usize>) {
         match (self.step, &self.version) {
-            (Step::Watch, Some(version)) => self.doubt.note(version, count(version), now),
+            (Step::Watch, Some(version)) => self.doubt.note(version, count(version)),
             (Step::Watch, None) => {}
             (Step::List { .. } | Step::Stream, _) => self.doubt.lists(now),
         }
