@@ -88,7 +88,7 @@ async fn a_selection_is_not_taken_for_a_restore() {
         tokio::time::sleep(Duration::from_secs(gap)).await;
         faults.clear();
         tokio::time::sleep(Duration::from_mins(2)).await;
-        let counts = informer.status()[0].counts.clone();
+        let counts = informer.status()[0].counts;
         assert_eq!((content(&informer).as_str(), counts.restores), ("a=1", 0), "after {gap} s: {counts:?}");
         assert_eq!(counts.checks, 1);
     }
