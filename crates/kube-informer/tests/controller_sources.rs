@@ -2,8 +2,8 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{api, create, server, settle};
@@ -18,6 +18,7 @@ use kube_informer::{Controller, InformerOptions, Kind, ObjectKey, SharedInformer
 use kube_informer_apiserver::faults::{Fault, Faults, Rule};
 use kube_informer_apiserver::{ApiServer, Verb};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 /// Counts reconciles and asks for another one a minute later.
 #[derive(Clone, Default)]
@@ -404,17 +405,7 @@ async fn workers_do_not_pause_when_a_busy_server_is_asked_for_an_absent_kind() {
         Fault::Unauthorized,
         Fault::Stall,
     ] {
-        let (faults, count) = (Faults::seeded(1), Count::default());
-        let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
-        create(&api(&server), "a", "1").await;
-        let factory = SharedInformerFactory::new(server.client());
-        let controller = Controller::new(factory.informer::<ConfigMap>()).watches_with(
-            foos(&factory),
-            WatchOptions::default().optional(),
-            |_| [ObjectKey::cluster("x")],
-        );
-        let run = tokio::spawn(controller.run(count.reconcile()));
-        tokio::time::sleep(Duration::from_mins(10)).await;
+        let (faults, count, run) = without_foos().await;
         faults.inject(Rule::on(fault).resource("foos").times(1));
         let before = count.now();
         tokio::time::sleep(Duration::from_mins(10)).await;
@@ -423,4 +414,62 @@ async fn workers_do_not_pause_when_a_busy_server_is_asked_for_an_absent_kind() {
         assert!(count.now() - before >= 10, "{fault:?}: {} runs", count.now() - before);
         run.abort();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_pause_while_the_server_refuses_to_show_a_kind_that_was_absent() {
+    for fault in [Fault::Forbidden, Fault::Gone] {
+        let (faults, count, run) = without_foos().await;
+        faults.inject(Rule::on(fault).resource("foos").until(Duration::from_mins(20)));
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        let before = count.now();
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        assert_eq!(count.now(), before, "{fault:?}");
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        assert!(count.now() > before, "{fault:?}: the server has no such kind again");
+        run.abort();
+    }
+}
+
+/// A controller that reconciles each minute, ten minutes after it has begun without the optional foos.
+async fn without_foos() -> (Faults, Count, JoinHandle<Result<(), ControllerError>>) {
+    let (faults, count) = (Faults::seeded(1), Count::default());
+    let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
+    create(&api(&server), "a", "1").await;
+    let factory = SharedInformerFactory::new(server.client());
+    let controller = Controller::new(factory.informer::<ConfigMap>()).watches_with(
+        foos(&factory),
+        WatchOptions::default().optional(),
+        |_| [ObjectKey::cluster("x")],
+    );
+    let run = tokio::spawn(controller.run(count.reconcile()));
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    (faults, count, run)
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_key_is_reconciled_before_every_source_was_mapped() {
+    let server = server();
+    for number in 0..400 {
+        create(&api(&server), &format!("m-{number:03}"), "1").await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let maps = factory.informer::<ConfigMap>();
+    let selected = factory.informer_with::<ConfigMap>(InformerOptions::default().labels("app=1")).unwrap();
+    factory.start();
+    // The informers are read already: only the keys are still to be queued.
+    factory.wait_for_sync().await.unwrap();
+    let (mapped, first) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(None)));
+    let (count, look, seen) = (Arc::clone(&mapped), Arc::clone(&mapped), Arc::clone(&first));
+    let controller = Controller::new(maps).watches(selected, move |map| {
+        *count.lock().unwrap() += 1;
+        [map.key().clone()]
+    });
+    let run = tokio::spawn(controller.run(move |_: Request, _: Context<ConfigMap>| {
+        seen.lock().unwrap().get_or_insert(*look.lock().unwrap());
+        std::future::ready(Ok(Action::done()))
+    }));
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    run.abort();
+    assert_eq!(*first.lock().unwrap(), Some(400), "mapped before the first reconcile");
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
-/// So many violations are enough.
+/// A run is ended after this many violations.
 const MAX_VIOLATIONS: usize = 20;
 
 #[derive(Default)]

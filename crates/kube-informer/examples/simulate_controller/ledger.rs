@@ -21,7 +21,7 @@ pub const KINDS: [&str; 3] = ["deployments.apps", "configmaps", ticket::RESOURCE
 
 /// How long the server must answer 404 before an optional kind counts as absent.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the controller may take to notice that an optional kind is no longer absent.
+/// How long the controller may take to notice that the server has an optional kind now.
 const NOTICE: Duration = Duration::from_secs(2);
 /// How many failed runs in a row a key may have at once: a dozen retries in the first ten seconds, ten early runs in the
 /// first second.
@@ -199,6 +199,11 @@ impl Ledger {
         let mut entries = self.entries();
         let answers = entries.answers.entry(kind).or_default();
         answers.shown |= status == Some(200);
+        let is_busy = matches!(status, None | Some(429 | 500..));
+        if answers.last == Some(404) && is_busy {
+            // That says nothing about a kind that the server did not have.
+            return;
+        }
         if answers.last != status {
             answers.since = Some(Instant::now());
         }

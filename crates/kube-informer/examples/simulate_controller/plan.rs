@@ -80,7 +80,7 @@ pub enum Turn {
         every: Duration,
     },
     SwitchOff,
-    /// So many changes that concern nobody.
+    /// This many changes that concern no key.
     Note(u32),
     Remove,
 }

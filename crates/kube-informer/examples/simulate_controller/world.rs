@@ -155,7 +155,7 @@ impl World {
     }
 
     /// Waits until the world is as the plan asks for, and nothing is written any more. Caches that lag behind may show
-    /// tickets with an earlier holder for a while, so writes that come to nothing are no violation before the limit.
+    /// tickets with an earlier holder for a while, so a write that is undone is a violation only after the limit.
     async fn settle(&self) -> Vec<String> {
         let (wanted, judge) = (wanted(&self.lives.plan), &self.lives.judge);
         let limit = Instant::now() + CONVERGES_WITHIN;

@@ -148,10 +148,11 @@ impl Running {
         let Feed::Informer { informer, registration, optional } = &self.feed else { return None };
         let unread = informer.unread();
         let absent = || {
-            // What a busy server answers about a kind that was absent says nothing; only a refusal shows that it is there.
+            // A busy server says nothing about a kind that was absent; every other refusal shows that the server has it.
             let was_absent = self.cell.state() == SourceState::Absent;
             let missing = unread.iter().all(|part| match part.last_error_code {
-                Some(code) => code == 404 || (was_absent && code != 403),
+                Some(404) => true,
+                Some(code) => was_absent && is_busy(code),
                 None => was_absent && part.last_error.is_some(),
             });
             *optional && waited >= PATIENCE && missing && registration.depth() == 0
@@ -243,6 +244,11 @@ pub(super) fn owner_of<T>(owner: &Kind, owned: &Object<T>) -> Vec<ObjectKey> {
         _ => ObjectKey::cluster(name),
     };
     managers.map(|manager| key(&manager.name)).collect()
+}
+
+/// Whether a server that answers with this code could not say what it has.
+fn is_busy(code: u16) -> bool {
+    matches!(code, 401 | 408 | 429 | 500..)
 }
 
 fn group(api_version: &str) -> &str {
