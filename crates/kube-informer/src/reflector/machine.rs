@@ -530,8 +530,10 @@ impl Machine {
     fn ended(&mut self, ended: &Ended, now: Instant) -> Duration {
         let failure = ended.failure.as_ref();
         if !ended.on_time || ended.silent >= QUIET {
-            // It may have been dead since its last frame.
-            self.doubt.lost(now, if ended.dead { ended.silent } else { Duration::ZERO });
+            // A connection that breaks after a silence may have been dead since its last frame.
+            let broke = failure.is_some_and(|error| error.code().is_none() && !error.is_late());
+            let dead = ended.dead || (broke && ended.silent >= QUIET);
+            self.doubt.lost(now, if dead { ended.silent } else { Duration::ZERO });
         }
         if self.version.as_ref().is_some_and(is_absent) {
             // Without versions a watch cannot be resumed.

@@ -589,44 +589,53 @@ fn steps(machine: &mut Machine, outcomes: &str) -> String {
     steps.join(" ")
 }
 
-#[test]
-fn a_watch_that_ended_on_time_is_doubted_if_the_next_one_comes_late() {
+/// Whether the next watch leads to a thorough check, if it is asked for this long after a watch has ended.
+fn is_doubted(ended: Ended, after: Duration) -> bool {
     let now = Instant::now();
     let mut machine = Machine::new(&paged());
     machine.listed("5".into(), None, now);
     machine.opened(now);
-    let ended = Ended {
-        lasted: Duration::from_mins(5),
-        on_time: true,
-        silent: Duration::ZERO,
-        dead: false,
-        failure: None,
-    };
     machine.on(&Outcome::Ended(ended), now);
-    let later = now + Duration::from_secs(10);
-    machine.begin(later, |_| Some(3));
-    machine.opened(later);
-    assert!(machine.begin_check(later).is_some_and(|reached| reached.unwrap().is_long_ago()));
+    machine.begin(now + after, |_| Some(3));
+    machine.opened(now + after);
+    machine.begin_check(now + after).is_some_and(|reached| reached.unwrap().is_long_ago())
+}
+
+#[test]
+fn a_watch_that_ended_on_time_is_doubted_if_the_next_one_comes_late() {
+    let lasted = Duration::from_mins(5);
+    let ended = || Ended { lasted, on_time: true, silent: Duration::ZERO, dead: false, failure: None };
+    assert!(is_doubted(ended(), Duration::from_secs(10)));
+    assert!(!is_doubted(ended(), Duration::from_secs(1)));
 }
 
 #[test]
 fn a_watch_that_is_taken_for_dead_was_a_gap_since_its_last_frame() {
-    let now = Instant::now();
-    let mut machine = Machine::new(&paged());
-    machine.listed("5".into(), None, now);
-    machine.opened(now);
-    let failure = Some(SourceError::late("the watch is taken for dead", "silent"));
-    let ended = Ended {
-        lasted: Duration::from_mins(5),
-        on_time: false,
-        silent: Duration::from_mins(1),
-        dead: true,
-        failure,
+    let (lasted, silent) = (Duration::from_mins(5), Duration::from_mins(1));
+    let failure = || Some(SourceError::late("the watch is taken for dead", "silent"));
+    let ended = |dead| Ended { lasted, on_time: false, silent, dead, failure: failure() };
+    assert!(is_doubted(ended(true), Duration::ZERO));
+    assert!(!is_doubted(ended(false), Duration::ZERO));
+}
+
+#[test]
+fn a_connection_that_breaks_after_a_silence_was_a_gap_since_its_last_frame() {
+    let ended = |silent, failure| {
+        let lasted = Duration::from_mins(5);
+        Ended {
+            lasted,
+            on_time: false,
+            silent: Duration::from_secs(silent),
+            dead: false,
+            failure: Some(failure),
+        }
     };
-    machine.on(&Outcome::Ended(ended), now);
-    machine.begin(now, |_| Some(3));
-    machine.opened(now);
-    assert!(machine.begin_check(now).unwrap().unwrap().is_long_ago());
+    let broken = || SourceError::transport("the watch broke", "reset");
+    assert!(is_doubted(ended(150, broken()), Duration::ZERO));
+    assert!(!is_doubted(ended(149, broken()), Duration::ZERO));
+    // This server speaks, and this silence was too long for the user only.
+    assert!(!is_doubted(ended(150, error("500")), Duration::ZERO));
+    assert!(!is_doubted(ended(150, SourceError::late("silence_limit", "silent")), Duration::ZERO));
 }
 
 #[test]
