@@ -1,6 +1,6 @@
 //! Which hosts a server on a socket answers for.
 //!
-//! There is no authentication, so a web page must not be able to send requests through a browser on this machine: neither
+//! The server does not authenticate, so a web page must not be able to send requests through a browser on this machine: neither
 //! under a name of its own that leads to this machine (DNS rebinding), nor by sending requests to an address of it.
 
 use std::net::{IpAddr, SocketAddr};

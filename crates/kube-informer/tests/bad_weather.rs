@@ -5,7 +5,7 @@ mod scenario;
 
 use std::time::Duration;
 
-use common::{Log, api, change, content, create, delete};
+use common::{Log, api, change, content, create, cut_off, delete, weather, weather_of};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_client::Api;
@@ -13,7 +13,7 @@ use kube_client::api::{ListParams, PostParams};
 use kube_informer::reflector::{Phase, ReflectorConfig};
 use kube_informer::source::{Script, ScriptedSource, SourceError};
 use kube_informer::{InformerOptions, Kind, SharedInformer, SharedInformerFactory};
-use kube_informer_apiserver::faults::{Fault, Faults, Rule};
+use kube_informer_apiserver::faults::{Fault, Rule};
 use kube_informer_apiserver::{ApiServer, ResourceStats, Verb};
 use scenario::{paged, settle};
 use serde_json::{Value, json};
@@ -30,18 +30,6 @@ fn asked(server: &ApiServer) -> ResourceStats {
     server.stats().resource("configmaps")
 }
 
-/// A server with faults, and a synced informer of its config maps.
-async fn weather() -> (ApiServer, Faults, SharedInformerFactory, SharedInformer<ConfigMap>) {
-    let faults = Faults::none();
-    let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
-    create(&api(&server), "a", "1").await;
-    let factory = SharedInformerFactory::new(server.client());
-    let informer = factory.informer::<ConfigMap>();
-    factory.start();
-    factory.wait_for_sync().await.unwrap();
-    (server, faults, factory, informer)
-}
-
 /// What the server has, as `name=app` in key order.
 async fn stored(server: &ApiServer) -> String {
     let all = api(server).list(&ListParams::default()).await.unwrap();
@@ -50,15 +38,6 @@ async fn stored(server: &ApiServer) -> String {
         format!("{}={}", map.metadata.name.as_deref().unwrap(), app.unwrap())
     };
     all.items.iter().map(text).collect::<Vec<_>>().join(" ")
-}
-
-/// Cuts the open watches, and refuses new ones and lists until the faults are cleared.
-async fn cut_off(faults: &Faults) {
-    for verb in [Verb::Watch, Verb::List] {
-        faults.inject(Rule::on(Fault::Refuse).verb(verb));
-    }
-    faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch));
-    settle().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,15 +140,12 @@ async fn a_restored_cluster_is_found_out_after_a_lost_connection() {
 /// A server is restored while the informer is cut off, and its revisions pass those of the cache: `lost` is what the cache saw and
 /// the backup does not have, `written` what happened after the restore.
 async fn overtake(lost: &str, written: &str, objects: usize) {
-    let (server, faults, factory, informer) = weather().await;
+    let (server, faults, factory, informer) = weather_of(objects - 1, InformerOptions::default()).await;
     let api = api(&server);
     let selected =
         factory.informer_with::<ConfigMap>(InformerOptions::default().labels("app!=none")).unwrap();
     factory.start();
     create(&api, "b", "1").await;
-    for number in 2..objects {
-        create(&api, &format!("more-{number:03}"), "1").await;
-    }
     settle().await;
     let backup = server.backup();
     for number in 0..5 {
@@ -232,10 +208,7 @@ async fn a_restore_that_only_content_shows_is_found_out_in_a_small_kind() {
 #[tokio::test(start_paused = true)]
 async fn a_small_kind_is_compared_after_a_long_gap_and_a_large_one_is_not() {
     for (objects, lists) in [(5, 1), (600, 0)] {
-        let (server, faults, _factory, informer) = weather().await;
-        for number in 1..objects {
-            create(&api(&server), &format!("more-{number:03}"), "1").await;
-        }
+        let (server, faults, _factory, informer) = weather_of(objects, InformerOptions::default()).await;
         let heard = Log::default();
         let _registration = informer.add_handler(heard.handler());
         settle().await;

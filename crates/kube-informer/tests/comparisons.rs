@@ -5,7 +5,7 @@ mod scenario;
 
 use std::time::Duration;
 
-use common::{api, change, content, create};
+use common::{api, change, content, create, cut_off, weather_of};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_client::Api;
@@ -15,8 +15,8 @@ use kube_informer::reflector::ReflectorConfig;
 use kube_informer::source::{
     CheckRequest, History, KubeSource, ListWatch, Script, ScriptedSource, SourceError, Witness,
 };
-use kube_informer::{InformerOptions, Kind, ObjectKey, SharedInformer, SharedInformerFactory};
-use kube_informer_apiserver::faults::{Fault, Faults, Rule};
+use kube_informer::{InformerOptions, Kind, ObjectKey, SharedInformer};
+use kube_informer_apiserver::faults::{Fault, Rule};
 use kube_informer_apiserver::{ApiServer, ResourceStats, Verb};
 use scenario::{paged, settle};
 use serde_json::Value;
@@ -27,36 +27,9 @@ fn asked(server: &ApiServer) -> ResourceStats {
     server.stats().resource("configmaps")
 }
 
-/// A server with faults and these objects, and a synced informer of them.
-async fn weather(
-    objects: usize,
-    options: InformerOptions,
-) -> (ApiServer, Faults, SharedInformerFactory, SharedInformer<ConfigMap>) {
-    let faults = Faults::none();
-    let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
-    create(&api(&server), "a", "1").await;
-    for number in 1..objects {
-        create(&api(&server), &format!("more-{number:03}"), "1").await;
-    }
-    let factory = SharedInformerFactory::with_defaults(server.client(), options);
-    let informer = factory.informer::<ConfigMap>();
-    factory.start();
-    factory.wait_for_sync().await.unwrap();
-    (server, faults, factory, informer)
-}
-
-/// Cuts the open watches, and refuses new ones and lists until the faults are cleared.
-async fn cut_off(faults: &Faults) {
-    for verb in [Verb::Watch, Verb::List] {
-        faults.inject(Rule::on(Fault::Refuse).verb(verb));
-    }
-    faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch));
-    settle().await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn comparison_that_fails_is_visible_for_as_long_as_it_fails() {
-    let (server, faults, factory, informer) = weather(1, InformerOptions::default()).await;
+    let (server, faults, factory, informer) = weather_of(1, InformerOptions::default()).await;
     let backup = server.backup();
     change(&api(&server), "a", "lost").await;
     settle().await;
@@ -89,7 +62,7 @@ async fn comparison_that_fails_is_visible_for_as_long_as_it_fails() {
 async fn comparison_that_fails_does_not_stop_a_watch_that_works() {
     for minutes in [1, 5, 10, 30, 60] {
         let options = InformerOptions::default().verify_every(minutes * MINUTE);
-        let (server, faults, _factory, informer) = weather(1, options).await;
+        let (server, faults, _factory, informer) = weather_of(1, options).await;
         faults.inject(Rule::on(Fault::InternalError).verb(Verb::List).resource("configmaps"));
         tokio::time::sleep(70 * MINUTE).await;
         change(&api(&server), "a", "2").await;
@@ -105,7 +78,7 @@ async fn check_of_a_selected_informer_does_not_answer_for_all_objects() {
             let config = ReflectorConfig { seed: Some(seed), ..ReflectorConfig::default() };
             InformerOptions::default().reflector(config)
         };
-        let (server, faults, factory, informer) = weather(600, seeded(seed)).await;
+        let (server, faults, factory, informer) = weather_of(600, seeded(seed)).await;
         let api = api(&server);
         create(&api, "special", "special").await;
         let selected = factory.informer_with::<ConfigMap>(seeded(seed + 100).labels("app=special")).unwrap();
@@ -130,7 +103,7 @@ async fn check_of_a_selected_informer_does_not_answer_for_all_objects() {
 
 #[tokio::test(start_paused = true)]
 async fn watches_that_open_slowly_cause_few_lists() {
-    let (server, faults, _factory, informer) = weather(1, InformerOptions::default()).await;
+    let (server, faults, _factory, informer) = weather_of(1, InformerOptions::default()).await;
     faults.inject(Rule::on(Fault::Delay(Duration::from_secs(3))).verb(Verb::Watch));
     tokio::time::sleep(60 * MINUTE).await;
     let lists = asked(&server).lists;
@@ -144,7 +117,7 @@ async fn silence_limit_causes_no_lists() {
         let silence_limit = Some(Duration::from_secs(limit));
         let config = ReflectorConfig { silence_limit, ..ReflectorConfig::default() };
         let (server, _, _factory, informer) =
-            weather(objects, InformerOptions::default().reflector(config)).await;
+            weather_of(objects, InformerOptions::default().reflector(config)).await;
         tokio::time::sleep(60 * MINUTE).await;
         assert_eq!((asked(&server).lists, asked(&server).streaming_lists), (0, 1), "{limit} s");
         drop(informer);
@@ -153,7 +126,7 @@ async fn silence_limit_causes_no_lists() {
 
 #[tokio::test(start_paused = true)]
 async fn last_change_that_cannot_be_read_is_not_a_restore() {
-    let (server, faults, _factory, informer) = weather(2, InformerOptions::default()).await;
+    let (server, faults, _factory, informer) = weather_of(2, InformerOptions::default()).await;
     faults.inject(Rule::on(Fault::BadMetadata).verb(Verb::Watch).times(1));
     change(&api(&server), "a", "2").await;
     settle().await;
@@ -238,7 +211,7 @@ async fn error_event_that_asks_to_wait_is_obeyed() {
 async fn watch_that_is_never_healthy_by_its_configuration_goes_on() {
     let backoff = BackoffConfig { healthy_after: Duration::MAX, ..BackoffConfig::default() };
     let config = ReflectorConfig { backoff, ..ReflectorConfig::default() };
-    let (_server, _, _factory, informer) = weather(1, InformerOptions::default().reflector(config)).await;
+    let (_server, _, _factory, informer) = weather_of(1, InformerOptions::default().reflector(config)).await;
     tokio::time::sleep(5 * MINUTE).await;
     assert_eq!(informer.status()[0].last_error, None);
 }

@@ -9,7 +9,9 @@ use common::{api, change, create, server, settle};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_informer::controller::{Action, Context, Failure, Predicate, Request};
 use kube_informer::source::ScriptedSource;
-use kube_informer::{Controller, InformerOptions, Kind, ObjectKey, SharedInformer, SharedInformerFactory};
+use kube_informer::{
+    Controller, InformerOptions, Kind, Object, ObjectKey, SharedInformer, SharedInformerFactory,
+};
 use kube_informer_apiserver::faults::{Fault, Faults, Rule};
 use kube_informer_apiserver::{ApiServer, Verb};
 use serde_json::{Value, json};
@@ -158,12 +160,27 @@ impl Burst {
 
     /// Sends changes in one piece, each of a name to an owner. The first object fills a buffer of one.
     fn changes(&self, changes: &[(&str, &str, &str)]) {
-        let number = |number: usize| u64::try_from(number).unwrap() + 10;
-        let filler = Self::event("MODIFIED", "filler", "filler", 10);
-        let changes = changes.iter().enumerate();
-        let text = changes.map(|(at, (event, name, owner))| Self::event(event, name, owner, number(at + 1)));
+        self.changes_from(10, changes);
+    }
+
+    /// The wanderer changes owners.
+    fn hops(&self, from: u64, owners: &[&str]) {
+        let hops: Vec<_> = owners.iter().map(|owner| ("MODIFIED", "wanderer", *owner)).collect();
+        self.changes_from(from, &hops);
+    }
+
+    fn changes_from(&self, from: u64, changes: &[(&str, &str, &str)]) {
+        let filler = Self::event("MODIFIED", "filler", "filler", from);
+        let changes = (from + 1..).zip(changes);
+        let text = changes.map(|(version, (event, name, owner))| Self::event(event, name, owner, version));
         self.watch.send(filler + &text.collect::<String>()).unwrap();
     }
+}
+
+/// A controller of config maps with a buffer of one. Things map to them by label.
+fn mapped(factory: &SharedInformerFactory, burst: &Burst) -> Controller<ConfigMap> {
+    let key = |thing: &Object<Value>| [ObjectKey::namespaced("default", thing.label("app").unwrap())];
+    Controller::new(factory.informer::<ConfigMap>()).buffer_len(1).watches(burst.informer.clone(), key)
 }
 
 /// Reconciles of config maps with these names, triggered by a burst of changes of things that they own or that map to them.
@@ -171,13 +188,10 @@ async fn keys_after(owned: bool, changes: &[(&str, &str, &str)]) -> Vec<String> 
     let server = server();
     let (factory, seen) = (SharedInformerFactory::new(server.client()), Seen::default());
     let burst = Burst::new("Thing", &[("filler", "filler"), ("wanderer", "a")]);
-    let controller = Controller::new(factory.informer::<ConfigMap>()).buffer_len(1);
     let controller = if owned {
-        controller.owns(burst.informer.clone())
+        Controller::new(factory.informer::<ConfigMap>()).buffer_len(1).owns(burst.informer.clone())
     } else {
-        controller.watches(burst.informer.clone(), |thing| {
-            [ObjectKey::namespaced("default", thing.label("app").unwrap())]
-        })
+        mapped(&factory, &burst)
     };
     let run = tokio::spawn(controller.run(seen.reconcile()));
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -220,15 +234,11 @@ async fn every_key_is_enqueued_when_states_between_were_lost() {
     }
     let (factory, seen) = (SharedInformerFactory::new(server.client()), Seen::default());
     let burst = Burst::new("Thing", &[("filler", "filler"), ("wanderer", "a")]);
-    let controller = Controller::new(factory.informer::<ConfigMap>())
-        .buffer_len(1)
-        .watches(burst.informer.clone(), |thing| {
-            [ObjectKey::namespaced("default", thing.label("app").unwrap())]
-        });
+    let controller = mapped(&factory, &burst);
     let run = tokio::spawn(controller.run(seen.reconcile()));
     tokio::time::sleep(Duration::from_secs(1)).await;
     seen.take();
-    burst.changes(&["b", "c", "d", "e"].map(|owner| ("MODIFIED", "wanderer", owner)));
+    burst.hops(10, &["b", "c", "d", "e"]);
     tokio::time::sleep(Duration::from_mins(2)).await;
     let keys = seen.take();
     for owner in ["a", "b", "c", "d", "e"] {
@@ -247,25 +257,13 @@ async fn states_that_are_lost_again_within_a_minute_enqueue_every_key() {
     }
     let (factory, seen) = (SharedInformerFactory::new(server.client()), Seen::default());
     let burst = Burst::new("Thing", &[("filler", "filler"), ("wanderer", "a")]);
-    let controller = Controller::new(factory.informer::<ConfigMap>())
-        .buffer_len(1)
-        .watches(burst.informer.clone(), |thing| {
-            [ObjectKey::namespaced("default", thing.label("app").unwrap())]
-        });
+    let controller = mapped(&factory, &burst);
     let run = tokio::spawn(controller.run(seen.reconcile()));
-    let hops = |from: u64, owners: &[&str]| {
-        let (text, _) = owners
-            .iter()
-            .fold((Burst::event("MODIFIED", "filler", "filler", from), from), |(text, at), owner| {
-                (text + &Burst::event("MODIFIED", "wanderer", owner, at + 1), at + 1)
-            });
-        burst.watch.send(text).unwrap();
-    };
     let ten_seconds = Duration::from_secs(10);
     tokio::time::sleep(ten_seconds).await;
-    hops(10, &["b", "c", "d", "a"]);
+    burst.hops(10, &["b", "c", "d", "a"]);
     tokio::time::sleep(ten_seconds).await;
-    hops(20, &["b", "c", "d", "a"]);
+    burst.hops(20, &["b", "c", "d", "a"]);
     tokio::time::sleep(ten_seconds).await;
     // Runs of their own, and an object that is new.
     for name in ["a", "b", "c", "d"] {
@@ -274,7 +272,7 @@ async fn states_that_are_lost_again_within_a_minute_enqueue_every_key() {
     create(&api(&server), "new", "1").await;
     tokio::time::sleep(ten_seconds).await;
     seen.take();
-    hops(30, &["b", "c", "new", "d", "a"]);
+    burst.hops(30, &["b", "c", "new", "d", "a"]);
     tokio::time::sleep(Duration::from_mins(2)).await;
     run.abort();
     let keys = seen.take();
@@ -309,27 +307,12 @@ async fn states_that_are_lost_soon_after_others_are_made_up_for_as_well() {
     create(&api(&server), "uninvolved", "1").await;
     let (factory, seen) = (SharedInformerFactory::new(server.client()), Seen::default());
     let burst = Burst::new("Thing", &[("filler", "filler"), ("wanderer", "a")]);
-    let controller = Controller::new(factory.informer::<ConfigMap>())
-        .buffer_len(1)
-        .watches(burst.informer.clone(), |thing| {
-            [ObjectKey::namespaced("default", thing.label("app").unwrap())]
-        });
+    let controller = mapped(&factory, &burst);
     let run = tokio::spawn(controller.run(seen.reconcile()));
     tokio::time::sleep(Duration::from_secs(1)).await;
     for first in [10, 20] {
         seen.take();
-        // The filler fills the buffer of one, so that the others merge.
-        let owners = [
-            ("filler", "filler"),
-            ("wanderer", "b"),
-            ("wanderer", "c"),
-            ("wanderer", "d"),
-            ("wanderer", "e"),
-        ];
-        let text = (first..)
-            .zip(owners)
-            .map(|(version, (name, owner))| Burst::event("MODIFIED", name, owner, version));
-        burst.watch.send(text.collect()).unwrap();
+        burst.hops(first, &["b", "c", "d", "e"]);
         tokio::time::sleep(Duration::from_secs(10)).await;
     }
     seen.take();

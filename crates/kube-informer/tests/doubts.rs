@@ -6,15 +6,14 @@ mod scenario;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{api, change, content, create};
+use common::{api, change, content, create, cut_off, weather_of};
 use futures_core::future::BoxFuture;
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube_informer::source::{
     Answer, CheckRequest, History, ListRequest, ListWatch, Script, ScriptedSource, SourceError, WatchRequest,
 };
-use kube_informer::{InformerOptions, Kind, SharedInformer, SharedInformerFactory};
-use kube_informer_apiserver::faults::{Fault, Faults, Rule};
-use kube_informer_apiserver::{ApiServer, Verb};
+use kube_informer::{InformerOptions, Kind, SharedInformer};
+use kube_informer_apiserver::Verb;
+use kube_informer_apiserver::faults::{Fault, Rule};
 use scenario::{paged, settle};
 use serde_json::{Value, json};
 
@@ -67,16 +66,12 @@ async fn a_check_without_a_result_leaves_the_doubt() {
 #[tokio::test(start_paused = true)]
 async fn a_selection_is_not_taken_for_a_restore() {
     for gap in [0, 5] {
-        let faults = Faults::none();
-        let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
-        for (name, app) in [("a", "1"), ("b", "1"), ("c", "2")] {
+        let options = InformerOptions::default().labels("app=1");
+        let (server, faults, _factory, informer) = weather_of(1, options).await;
+        for (name, app) in [("b", "1"), ("c", "2")] {
             create(&api(&server), name, app).await;
         }
-        let factory = SharedInformerFactory::new(server.client());
-        let options = InformerOptions::default().labels("app=1");
-        let informer = factory.informer_with::<ConfigMap>(options).unwrap();
-        factory.start();
-        factory.wait_for_sync().await.unwrap();
+        settle().await;
         // For the cache it is deleted.
         change(&api(&server), "b", "2").await;
         settle().await;
@@ -97,19 +92,8 @@ async fn a_selection_is_not_taken_for_a_restore() {
 #[tokio::test(start_paused = true)]
 async fn a_page_of_objects_is_compared_whole() {
     for (objects, lists) in [(500, 1), (501, 0)] {
-        let faults = Faults::none();
-        let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
-        for number in 0..objects {
-            create(&api(&server), &format!("m-{number:03}"), "1").await;
-        }
-        let factory = SharedInformerFactory::new(server.client());
-        let informer = factory.informer_with::<ConfigMap>(InformerOptions::default()).unwrap();
-        factory.start();
-        factory.wait_for_sync().await.unwrap();
-        for verb in [Verb::Watch, Verb::List] {
-            faults.inject(Rule::on(Fault::Refuse).verb(verb));
-        }
-        faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch));
+        let (_server, faults, _factory, informer) = weather_of(objects, InformerOptions::default()).await;
+        cut_off(&faults).await;
         tokio::time::sleep(Duration::from_secs(5)).await;
         faults.clear();
         tokio::time::sleep(Duration::from_mins(2)).await;

@@ -10,11 +10,12 @@ use common::{api, config_map, create, server, settle};
 use futures_core::future::BoxFuture;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::Api;
-use kube_client::api::{DeleteParams, PostParams};
+use kube_client::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube_informer::controller::{Action, Context, Failure, FinalizerEvent, Request, finalizer};
 use kube_informer::{Controller, SharedInformerFactory};
 use kube_informer_apiserver::faults::{Fault, Faults, Rule};
 use kube_informer_apiserver::{ApiServer, Verb};
+use serde_json::json;
 
 const NAME: &str = "example.com/tidy";
 
@@ -44,9 +45,37 @@ fn tidy(
     }
 }
 
-async fn create_held(api: &Api<ConfigMap>) {
+/// Reconciles map `a`. During its cleanup, somebody else leaves only these finalizers, and the cleanup goes on for this time.
+fn interfering(
+    maps: &Api<ConfigMap>,
+    left: &'static [&'static str],
+    pause: Duration,
+) -> impl Fn(Request, Context<ConfigMap>) -> BoxFuture<'static, Result<Action, Failure>> + Send + Sync + 'static
+{
+    let maps = maps.clone();
+    move |request, context| {
+        let maps = maps.clone();
+        Box::pin(async move {
+            let Some(object) = context.get(&request) else { return Ok(Action::done()) };
+            if object.name() != "a" {
+                return Ok(Action::done());
+            }
+            finalizer(&context, &maps.clone(), NAME, object, |event| async move {
+                if let FinalizerEvent::Cleanup(_) = event {
+                    let patch = json!({"metadata": {"finalizers": left}});
+                    maps.patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+                    tokio::time::sleep(pause).await;
+                }
+                Ok(Action::done())
+            })
+            .await
+        })
+    }
+}
+
+async fn create_held(api: &Api<ConfigMap>, finalizers: &[&str]) {
     let mut object = config_map("a", &[], &[]);
-    object.metadata.finalizers = Some(vec![NAME.to_owned()]);
+    object.metadata.finalizers = Some(finalizers.iter().map(ToString::to_string).collect());
     api.create(&PostParams::default(), &object).await.unwrap();
 }
 
@@ -96,7 +125,7 @@ async fn an_api_of_another_scope_is_a_failure_without_a_request() {
 async fn a_finalizer_that_cannot_be_taken_off_is_a_failure() {
     // The API of another server, which does not have the object.
     let (server, another) = (server(), server());
-    create_held(&api(&server)).await;
+    create_held(&api(&server), &[NAME]).await;
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new(factory.informer::<ConfigMap>());
     let handle = controller.handle();
@@ -112,30 +141,11 @@ async fn a_finalizer_that_cannot_be_taken_off_is_a_failure() {
 #[tokio::test(start_paused = true)]
 async fn an_object_that_vanished_during_its_cleanup_needs_no_retry() {
     let server = server();
-    create_held(&api(&server)).await;
+    create_held(&api(&server), &[NAME]).await;
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new(factory.informer::<ConfigMap>());
-    let (handle, maps) = (controller.handle(), api(&server));
-    let run = tokio::spawn(controller.run(move |request: Request, context: Context<ConfigMap>| {
-        let maps = maps.clone();
-        async move {
-            let Some(object) = context.get(&request) else { return Ok(Action::done()) };
-            if object.name() != "a" {
-                return Ok(Action::done());
-            }
-            finalizer(&context, &maps.clone(), NAME, object, |event| async move {
-                if let FinalizerEvent::Cleanup(_) = event {
-                    // Somebody else takes the finalizer off, and the cache notices.
-                    let patch = serde_json::json!({"metadata": {"finalizers": []}});
-                    let patch = kube_client::api::Patch::Merge(&patch);
-                    maps.patch("a", &kube_client::api::PatchParams::default(), &patch).await?;
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                }
-                Ok(Action::done())
-            })
-            .await
-        }
-    }));
+    let handle = controller.handle();
+    let run = tokio::spawn(controller.run(interfering(&api(&server), &[], Duration::from_secs(1))));
     settle().await;
     api(&server).delete("a", &DeleteParams::default()).await.unwrap();
     tokio::time::sleep(Duration::from_mins(1)).await;
@@ -148,7 +158,7 @@ async fn an_object_that_vanished_during_its_cleanup_needs_no_retry() {
 async fn a_cleanup_that_still_runs_keeps_the_finalizer() {
     let server = server();
     let maps = api(&server);
-    create_held(&maps).await;
+    create_held(&maps, &[NAME]).await;
     let factory = SharedInformerFactory::new(server.client());
     let controller = Controller::new(factory.informer::<ConfigMap>());
     let handle = controller.handle();
@@ -165,4 +175,21 @@ async fn a_cleanup_that_still_runs_keeps_the_finalizer() {
     assert!(maps.get_opt("a").await.unwrap().is_none());
     assert_eq!(handle.stats().failed, 0);
     run.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_others_took_off_meanwhile_is_not_put_on_again() {
+    let server = server();
+    let maps = api(&server);
+    create_held(&maps, &[NAME, "example.com/other"]).await;
+    let factory = SharedInformerFactory::new(server.client());
+    let controller = Controller::new(factory.informer::<ConfigMap>());
+    let handle = controller.handle();
+    let run = tokio::spawn(controller.run(interfering(&maps, &[NAME], Duration::ZERO)));
+    settle().await;
+    maps.delete("a", &DeleteParams::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    run.abort();
+    assert!(maps.get_opt("a").await.unwrap().is_none(), "it is gone");
+    assert_eq!(handle.stats().failed, 0);
 }

@@ -4,23 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{api, create};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube_informer::{SharedInformer, SharedInformerFactory};
-use kube_informer_apiserver::faults::{Fault, Faults, Rule};
-use kube_informer_apiserver::{ApiServer, Verb};
-
-/// A server with faults, and a synced informer of its config maps.
-async fn weather() -> (ApiServer, Faults, SharedInformerFactory, SharedInformer<ConfigMap>) {
-    let faults = Faults::none();
-    let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
-    create(&api(&server), "a", "1").await;
-    let factory = SharedInformerFactory::new(server.client());
-    let informer = factory.informer::<ConfigMap>();
-    factory.start();
-    factory.wait_for_sync().await.unwrap();
-    (server, faults, factory, informer)
-}
+use common::weather;
+use kube_informer_apiserver::Verb;
+use kube_informer_apiserver::faults::{Fault, Rule};
 
 /// Keeps the lines of the log at `info` and above.
 #[derive(Clone, Default)]

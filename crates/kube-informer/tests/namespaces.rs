@@ -10,7 +10,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube_client::api::{Api, DeleteParams, PostParams};
 use kube_informer::delta_fifo::Scope;
 use kube_informer::source::KubeSource;
-use kube_informer::{Event, HandlerOptions, InformerOptions, Kind, SharedInformer, SharedInformerFactory};
+use kube_informer::{
+    Event, HandlerOptions, InformerOptions, Kind, Registration, SharedInformer, SharedInformerFactory,
+};
 use kube_informer_apiserver::ApiServer;
 use tokio::sync::Semaphore;
 
@@ -21,6 +23,24 @@ async fn put(server: &ApiServer, namespace: &str, name: &str) {
     let _ = namespaces.create(&PostParams::default(), &object).await;
     let api: Api<ConfigMap> = Api::namespaced(server.client(), namespace);
     api.create(&PostParams::default(), &config_map(name, &[("app", namespace)], &[])).await.unwrap();
+}
+
+/// Adds a handler that writes each event into the log and then waits for a permit.
+fn add_gated(
+    informer: &SharedInformer<ConfigMap>,
+    buffer_len: usize,
+    log: &Log,
+    gate: &Arc<Semaphore>,
+) -> Registration {
+    let (mut write, gate) = (log.handler(), Arc::clone(gate));
+    let options = HandlerOptions::default().buffer_len(buffer_len);
+    informer.add_handler_with(options, move |event: Event<ConfigMap>| {
+        let (written, gate) = (write(event), Arc::clone(&gate));
+        async move {
+            written.await;
+            gate.acquire().await.unwrap().forget();
+        }
+    })
 }
 
 fn keys(informer: &SharedInformer<ConfigMap>) -> String {
@@ -204,15 +224,7 @@ async fn slow_handler_gets_lists_of_several_namespaces_in_order() {
     let options = InformerOptions::default().namespace("one").namespace("two").changing_namespaces();
     let informer = factory.informer_with::<ConfigMap>(options).unwrap();
     let (log, gate) = (Log::default(), Arc::new(Semaphore::new(0)));
-    let (mut write, permits) = (log.handler(), Arc::clone(&gate));
-    let options = HandlerOptions::default().buffer_len(2);
-    let seen = informer.add_handler_with(options, move |event: Event<ConfigMap>| {
-        let (written, permits) = (write(event), Arc::clone(&permits));
-        async move {
-            written.await;
-            permits.acquire().await.unwrap().forget();
-        }
-    });
+    let seen = add_gated(&informer, 2, &log, &gate);
     factory.start();
     factory.wait_for_sync().await.unwrap();
     settle().await;
@@ -246,15 +258,7 @@ async fn a_namespace_that_comes_back_does_not_overtake_merged_deletes() {
     let options = InformerOptions::default().namespace("one").namespace("two").changing_namespaces();
     let informer = factory.informer_with::<ConfigMap>(options).unwrap();
     let (log, gate) = (Log::default(), Arc::new(Semaphore::new(6)));
-    let (mut write, permits) = (log.handler(), Arc::clone(&gate));
-    let options = HandlerOptions::default().buffer_len(1);
-    let seen = informer.add_handler_with(options, move |event: Event<ConfigMap>| {
-        let (written, permits) = (write(event), Arc::clone(&permits));
-        async move {
-            written.await;
-            permits.acquire().await.unwrap().forget();
-        }
-    });
+    let seen = add_gated(&informer, 1, &log, &gate);
     factory.start();
     factory.wait_for_sync().await.unwrap();
     seen.wait_for_sync().await;

@@ -12,7 +12,7 @@ use crate::notes::Notes;
 const POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
     "rules": [{"level": "Metadata", "omitStages": ["ResponseStarted", "ResponseComplete", "Panic"]}]}"#;
 
-/// The name by which the writer of a case is told from the participants.
+/// The user name of the writer in the audit log. It differs from those of the participants.
 const WRITER: &str = "marker";
 
 const DAY: Duration = Duration::from_hours(24);

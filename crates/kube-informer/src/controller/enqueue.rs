@@ -15,7 +15,7 @@ use crate::intake::panic_text;
 use crate::object::Object;
 use crate::workqueue::{Add, Cause, WorkQueue};
 
-/// What was there before, and what merely comes round again, waits behind what is new.
+/// The priority of objects of the first list and of resyncs, so that new changes are reconciled first.
 const LOW_PRIORITY: i8 = -50;
 
 /// The shortest time between two times that every key is enqueued.
@@ -146,7 +146,7 @@ impl<F> Enqueue<F> {
         })
     }
 
-    /// Enqueues every key of the controller's own kind, at most once in a while however often it is asked to.
+    /// Enqueues every key of the controller's own kind, at most once a minute.
     fn enqueue_all(&mut self) {
         let now = Instant::now();
         if self.all_at.is_some_and(|at| at > now) {

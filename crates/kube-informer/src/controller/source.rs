@@ -124,7 +124,7 @@ pub(super) async fn all_read(sources: &[Running], limit: Option<Duration>) -> Re
         }
         let look = limit.map_or(LOOK_EVERY, |limit| LOOK_EVERY.min(limit.saturating_sub(waited)));
         tokio::select! {
-            // A part that was added to a source which had synced is only looked for.
+            // A source that has synced does not wait for a namespace that was added later: only the timer looks for it.
             _ = join_all(sources.iter().map(Running::synced)), if !sources.iter().all(Running::has_synced) => {}
             () = tokio::time::sleep(look) => {}
         }

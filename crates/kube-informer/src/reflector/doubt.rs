@@ -45,7 +45,7 @@ impl Reached {
     }
 }
 
-/// There is no watch.
+/// The end of the last watch. The cache has been without a watch since then.
 #[derive(Debug, Clone, Copy)]
 struct Closed {
     at: Instant,
@@ -61,13 +61,13 @@ impl Closed {
     }
 }
 
-/// What is not known about the server since a watch was lost.
+/// The doubts about the server since a watch was lost.
 #[derive(Debug, Default)]
 pub(super) struct Doubt {
     /// Whether a known uid and version may stand for another object.
     untrusted: bool,
     closed: Option<Closed>,
-    /// What the cache had before the watch that is being opened.
+    /// The state of the cache before the watch that is being opened.
     noted: Option<(ResourceVersion, Option<Witness>, Option<usize>)>,
     /// How many comparisons in a row each followed a long time without a watch.
     comparisons: u32,
@@ -93,7 +93,7 @@ impl Doubt {
         !self.untrusted
     }
 
-    /// There is no watch from now on, if there was one.
+    /// The watch has ended, if one was open.
     pub(super) fn closed(&mut self, now: Instant) {
         self.closed.get_or_insert(Closed { at: now, lost: false, dead: Duration::ZERO });
     }
@@ -113,7 +113,7 @@ impl Doubt {
 
     /// A list is complete; `newest` was changed last.
     pub(super) fn listed(&mut self, newest: Option<Witness>, now: Instant) {
-        // Where every watch takes long to open, comparisons would follow each other.
+        // A server that takes seconds to open each watch must not cause one comparison after the other.
         let (mut next_check, mut comparisons) = (self.next_check, self.comparisons);
         if !self.reached.is_empty() {
             let wait = COMPARE_EVERY.saturating_mul(1 << comparisons.min(8)).min(COMPARE_LAST);
@@ -142,8 +142,8 @@ impl Doubt {
         self.noted = numbered.then(|| (version.clone(), self.witness.clone(), count));
     }
 
-    /// A watch is open again. What the cache had before must be checked if the connection was lost, or there was time for a
-    /// restore.
+    /// A watch is open again. The state of the cache before it must be checked if the connection was lost, or if there was
+    /// time for a restore.
     pub(super) fn resumed(&mut self, now: Instant) {
         let (Some(closed), noted) = (self.closed.take(), self.noted.take()) else { return };
         let gap = closed.gap(now);
@@ -203,7 +203,7 @@ impl Doubt {
 mod tests {
     use super::*;
 
-    /// A watch is lost at this version, and open again after so many seconds.
+    /// Loses a watch at this version and opens the next one `gap` seconds later.
     fn lose(doubt: &mut Doubt, version: &str, count: Option<usize>, gap: u64) {
         let now = Instant::now();
         doubt.lost(now, Duration::ZERO);

@@ -60,7 +60,7 @@ impl Reflector {
         let mut request = ListRequest { version: machine.list_version(), limit, continue_token: None };
         let mut version = None;
         let mut pages = Pages::default();
-        // While a comparison is made there is no watch, though it may work.
+        // A comparison interrupts a watch that may work, so it must not hang for long.
         let comparing = machine.verifies().is_some();
         let deadline =
             self.config.request_deadline.min(if comparing { COMPARE_WITHIN } else { Duration::MAX });

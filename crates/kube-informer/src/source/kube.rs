@@ -28,7 +28,7 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 /// How much of the answer to a check is read. It has the metadata of one object, or one object.
 const MAX_CHECK_BYTES: usize = 4 << 20;
 
-/// So many objects fit into one page: comparing all of them costs one request.
+/// At most this many objects are compared whole after a long gap: they fit into one page, which costs one request.
 const FEW: usize = 500;
 
 /// How an answer is encoded.

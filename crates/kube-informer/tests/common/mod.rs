@@ -6,13 +6,46 @@ use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kube_informer::{Event, SharedInformer};
-use kube_informer_apiserver::ApiServer;
+use kube_informer::{Event, InformerOptions, SharedInformer, SharedInformerFactory};
+use kube_informer_apiserver::faults::{Fault, Faults, Rule};
+use kube_informer_apiserver::{ApiServer, Verb};
 use serde_json::json;
 
 /// A server that does the same in every run.
 pub fn server() -> ApiServer {
     ApiServer::builder().seed(1).epoch("2026-01-01T00:00:00Z".parse().unwrap()).build()
+}
+
+/// A server with faults, its faults, and a factory with a synced informer of the server's config maps.
+pub type Weather = (ApiServer, Faults, SharedInformerFactory, SharedInformer<ConfigMap>);
+
+/// A server that has one config map.
+pub async fn weather() -> Weather {
+    weather_of(1, InformerOptions::default()).await
+}
+
+/// A server that has this many config maps, and an informer with these options.
+pub async fn weather_of(objects: usize, options: InformerOptions) -> Weather {
+    let faults = Faults::none();
+    let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
+    create(&api(&server), "a", "1").await;
+    for number in 1..objects {
+        create(&api(&server), &format!("more-{number:03}"), "1").await;
+    }
+    let factory = SharedInformerFactory::with_defaults(server.client(), options);
+    let informer = factory.informer::<ConfigMap>();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    (server, faults, factory, informer)
+}
+
+/// Cuts the open watches, and refuses new ones and lists until the faults are cleared.
+pub async fn cut_off(faults: &Faults) {
+    for verb in [Verb::Watch, Verb::List] {
+        faults.inject(Rule::on(Fault::Refuse).verb(verb));
+    }
+    faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch));
+    settle().await;
 }
 
 pub fn api(server: &ApiServer) -> Api<ConfigMap> {

@@ -43,7 +43,7 @@ pub(crate) fn run(settings: &Settings) -> anyhow::Result<Report> {
     ));
     report.note(
         "far: cuts 10 s apart; near: cuts 1 s after all was fresh; writes: from the cut until the writes have returned; resumed: until the server has received \
-         a watch or list of the last kind. A resumed watch of events waits for up to 100 ms in etcd, because the server keeps no watch cache for them",
+         a watch or list of the last kind. The server keeps no watch cache for events, the slowest of these kinds",
     );
     report.note(
         "half_open: the proxy stops passing bytes; stopped: SIGSTOP of kube-apiserver for 40 s; outage_N: killed for N s, while connections are refused; \
