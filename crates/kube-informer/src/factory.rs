@@ -13,8 +13,8 @@ use crate::Kind;
 use crate::delta_fifo::Scope;
 use crate::object::View;
 use crate::shared_informer::{
-    CacheKey, Core, InformerOptions, Keeper, NotSynced, Shape, SharedInformer, SourceOf, Tasks, Unfinished,
-    Unhealthy,
+    CacheKey, Core, InformerOptions, Keeper, NotSynced, Several, Shape, SharedInformer, SourceOf, Tasks,
+    Unfinished, Unhealthy,
 };
 use crate::source::{Histories, KubeSource, ListWatch};
 use crate::stats::InformerStats;
@@ -185,15 +185,15 @@ impl SharedInformerFactory {
     ///
     /// # Errors
     /// For each informer that has not synced by then, what it waits for and what last went wrong.
-    pub async fn wait_for_sync_within(&self, limit: Duration) -> Result<(), Vec<NotSynced>> {
+    pub async fn wait_for_sync_within(&self, limit: Duration) -> Result<(), Several<NotSynced>> {
         match tokio::time::timeout(limit, self.wait_for_sync()).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(vec![error]),
+            Ok(Err(error)) => Err(Several(vec![error])),
             Err(_) => {
                 let late = self.keepers();
                 let late = late.iter().map(|keeper| keeper.core());
                 let late = late.filter(|core| !core.has_synced() && !core.is_absent());
-                Err(late.map(|core| core.not_synced()).collect())
+                Err(Several(late.map(|core| core.not_synced()).collect()))
             }
         }
     }
@@ -222,10 +222,10 @@ impl SharedInformerFactory {
     ///
     /// # Errors
     /// For each informer that is stale for longer than `limit`, why.
-    pub fn health(&self, limit: Duration) -> Result<(), Vec<Unhealthy>> {
+    pub fn health(&self, limit: Duration) -> Result<(), Several<Unhealthy>> {
         let informers = self.keepers().into_iter().map(SharedInformer::<()>::new);
         let stale: Vec<Unhealthy> = informers.filter_map(|informer| informer.health(limit).err()).collect();
-        if stale.is_empty() { Ok(()) } else { Err(stale) }
+        if stale.is_empty() { Ok(()) } else { Err(Several(stale)) }
     }
 
     /// Ends the waits before the next attempts of all informers: see [`SharedInformer::retry_now`].

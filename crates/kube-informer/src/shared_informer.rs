@@ -66,6 +66,21 @@ pub struct Unhealthy {
     pub why: String,
 }
 
+/// The errors of several informers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Several<E>(pub Vec<E>);
+
+impl<E: std::fmt::Display> std::fmt::Display for Several<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (place, error) in self.0.iter().enumerate() {
+            write!(f, "{}{error}", if place == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+impl<E: std::fmt::Debug + std::fmt::Display> std::error::Error for Several<E> {}
+
 /// Handlers that did not return in time when they were to stop. Their tasks were ended where they stood.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("these handlers did not return in time and were ended: {}", handlers.join(", "))]

@@ -448,7 +448,7 @@ async fn health_says_since_when_the_copy_is_stale() {
         "{status:?}"
     );
     tokio::time::sleep(Duration::from_secs(20)).await;
-    let why = factory.health(limit).unwrap_err()[0].to_string();
+    let why = factory.health(limit).unwrap_err().to_string();
     assert!(why.starts_with("v1 ConfigMap is stale: all namespaces is stale for 4"), "{why}");
     assert!(why.contains("cannot be reached"), "{why}");
     faults.clear();

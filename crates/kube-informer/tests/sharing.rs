@@ -140,9 +140,12 @@ async fn waiting_for_all_says_who_is_late() {
     let _unknown = factory.dynamic(&unknown, true, factory.defaults()).unwrap();
     factory.start();
     let late = factory.wait_for_sync_within(Duration::from_secs(30)).await.unwrap_err();
-    assert_eq!(late.len(), 1);
-    assert_eq!(late[0].kind, "example.org/v1 Foo");
-    assert!(late[0].why.contains("404"), "{}", late[0].why);
+    assert_eq!(late.0.len(), 1);
+    assert_eq!(late.0[0].kind, "example.org/v1 Foo");
+    assert!(late.0[0].why.contains("404"), "{}", late.0[0].why);
+    // It goes through `?` and says the same.
+    let error: Box<dyn std::error::Error + Send + Sync> = late.clone().into();
+    assert_eq!(error.to_string(), late.0[0].to_string());
 }
 
 #[derive(Deserialize)]
