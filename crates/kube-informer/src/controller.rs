@@ -146,6 +146,23 @@ impl<K: View> Controller<K> {
     /// If the function is so slow that changes of one object are merged, the keys of every state between are enqueued, too. If it
     /// panics, or if there are more states between than [`buffer_len`](Self::buffer_len), every key of the controller's own kind
     /// is enqueued, at most once a minute.
+    ///
+    /// # Example
+    /// Config maps name the secret that they need; a change of the secret concerns all of them:
+    /// ```
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # use kube_informer::{Controller, SharedInformerFactory};
+    /// # fn example(factory: &SharedInformerFactory) -> Result<Controller<ConfigMap>, Box<dyn std::error::Error>> {
+    /// let maps = factory.informer::<ConfigMap>();
+    /// maps.add_index("secret", |map| map.label("secret").map(String::from))?;
+    /// let users = maps.lister();
+    /// let controller = Controller::new(maps).watches(factory.informer::<Secret>(), move |secret| {
+    ///     let users = users.by_index("secret", secret.name()).into_iter().flatten();
+    ///     users.map(|map| map.key().clone()).collect::<Vec<_>>()
+    /// });
+    /// # Ok(controller)
+    /// # }
+    /// ```
     pub fn watches<T: View, I: IntoIterator<Item = ObjectKey>>(
         self,
         informer: SharedInformer<T>,

@@ -79,18 +79,55 @@ impl<E: Error + Send + Sync + 'static> From<E> for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.error)?;
-        let mut cause = self.error.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
+        let mut text = String::new();
+        let mut next: Option<&(dyn Error + 'static)> = Some(&*self.error);
+        while let Some(error) = next {
+            next = error.source();
+            let said = match error.downcast_ref() {
+                // Its own text has the answer twice, once as a dump.
+                Some(kube_client::Error::Api(status)) => {
+                    next = None;
+                    format!("the server answered {} {}: {}", status.code, status.reason, status.message)
+                }
+                _ => error.to_string(),
+            };
+            // Many errors quote their cause.
+            if !text.contains(&said) {
+                text.push_str(if text.is_empty() { "" } else { ": " });
+                text.push_str(&said);
+            }
         }
-        Ok(())
+        f.write_str(&text)
     }
 }
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}({self})", if self.terminal { "Terminal" } else { "Retry" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot save: {0}")]
+    struct Quoting(#[source] std::io::Error);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot save")]
+    struct Plain(#[source] kube_client::Error);
+
+    #[test]
+    fn a_text_says_each_cause_once() {
+        let quoting = Failure::from(Quoting(std::io::Error::other("the disk is full")));
+        assert_eq!(quoting.to_string(), "cannot save: the disk is full");
+        let status = kube_core::Status::failure("configmaps \"a\" is forbidden", "Forbidden").with_code(403);
+        let refused = Failure::from(Plain(kube_client::Error::Api(Box::new(status))));
+        assert_eq!(
+            refused.to_string(),
+            "cannot save: the server answered 403 Forbidden: configmaps \"a\" is forbidden"
+        );
     }
 }

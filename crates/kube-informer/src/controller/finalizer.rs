@@ -39,8 +39,36 @@ pub enum FinalizerEvent<K> {
 /// | is to go | yes | `Cleanup`; when that has succeeded, the finalizer is taken off |
 /// | is to go | no | nothing |
 ///
+/// **Call it for every object of the kind**, also for one that your controller no longer cares about: an object that holds the
+/// finalizer and is never passed to this function can never be deleted. To let go of an object that is no longer wanted, do the
+/// cleanup in `Apply` and leave the finalizer on; the cleanup runs once more when the object is deleted.
+///
 /// So `Cleanup` runs, and succeeds, for every object that `Apply` has ever run for. It may run more than once. A cleanup that
 /// takes longer than one reconcile returns [`Action::cleanup_running`]: the finalizer stays, and `Cleanup` runs again.
+///
+/// # Example
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube_client::{Api, Client};
+/// use kube_informer::controller::{Action, Context, Failure, FinalizerEvent, Request, finalizer};
+///
+/// async fn reconcile(request: Request, context: Context<ConfigMap>, client: Client) -> Result<Action, Failure> {
+///     let Some(map) = context.lister().get(&request.key) else { return Ok(Action::done()) };
+///     let api = Api::namespaced(client, request.key.namespace().unwrap_or_default());
+///     finalizer(&context, &api, "example.org/bucket", map, async |event| match event {
+///         FinalizerEvent::Apply(map) if map.label("bucket") == Some("wanted") => {
+///             // Make the bucket.
+///             Ok(Action::done())
+///         }
+///         // It is not wanted any more, or it is to go.
+///         FinalizerEvent::Apply(_) | FinalizerEvent::Cleanup(_) => {
+///             // Remove the bucket, if it exists.
+///             Ok(Action::done())
+///         }
+///     })
+///     .await
+/// }
+/// ```
 ///
 /// # Errors
 /// The error of `reconcile`; the server's answer to a patch. All of them are retried with backoff and count as failures:

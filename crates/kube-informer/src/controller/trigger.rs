@@ -39,6 +39,21 @@ impl WatchOptions {
     ///
     /// A kind that the server has but does not show (403) is waited for all the same. While the server does not have the kind,
     /// `health` and the factory's `wait_for_sync` pass over it.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kube_core::{ApiResource, GroupVersionKind};
+    /// # use kube_informer::controller::WatchOptions;
+    /// # use kube_informer::{Controller, ObjectKey, SharedInformerFactory};
+    /// # fn example(factory: &SharedInformerFactory) -> Result<Controller<ConfigMap>, Box<dyn std::error::Error>> {
+    /// let certificates = ApiResource::from_gvk(&GroupVersionKind::gvk("cert-manager.io", "v1", "Certificate"));
+    /// let certificates = factory.dynamic(&certificates, true, factory.defaults())?;
+    /// let options = WatchOptions::default().optional();
+    /// let controller = Controller::new(factory.informer::<ConfigMap>())
+    ///     .watches_with(certificates, options, |certificate| [certificate.key().clone()]);
+    /// # Ok(controller)
+    /// # }
+    /// ```
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self
