@@ -81,6 +81,9 @@ struct Checked {
     history: History,
 }
 
+/// With this many kinds and namespaces, those that nobody asks about now are forgotten. It costs them a check of their own.
+const MOST_KINDS: usize = 1000;
+
 /// Watches that are lost within this time are lost together, and a restore takes longer than this.
 const TOGETHER: Duration = Duration::from_secs(1);
 
@@ -112,6 +115,9 @@ impl Histories {
     ) -> Result<History, SourceError> {
         let latest = {
             let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+            if kinds.len() >= MOST_KINDS && !kinds.contains_key(&of) {
+                kinds.retain(|_, latest| Arc::strong_count(latest) > 1);
+            }
             Arc::clone(kinds.entry(of).or_default())
         };
         let mut latest = latest.lock().await;
@@ -197,6 +203,25 @@ mod tests {
 
     fn listed(text: &str) -> Listed {
         serde_json::from_str(text).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn namespaces_that_nobody_asks_about_are_forgotten() {
+        let histories = Histories::default();
+        let now = Instant::now();
+        for number in 0..3 * MOST_KINDS {
+            let request = CheckRequest {
+                version: "5".into(),
+                witness: None,
+                count: None,
+                lost_at: now,
+                resumed_at: now,
+                thorough: false,
+            };
+            let of = (Kind::of::<k8s_openapi::api::core::v1::Pod>(), Some(format!("n-{number}")));
+            histories.check(of, &request, std::future::ready(Ok(History::Same))).await.unwrap();
+        }
+        assert!(histories.kinds.lock().unwrap().len() <= MOST_KINDS);
     }
 
     #[test]
