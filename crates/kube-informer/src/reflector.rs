@@ -236,7 +236,10 @@ impl Reflector {
         wait: Duration,
         failing: Option<(Instant, u32)>,
     ) {
-        let text = error.with_cause();
+        let mut text = error.with_cause();
+        if error.is_not_found() {
+            text.push_str(" (the server does not have this kind, or not in this version)");
+        }
         if let Some((_, failures)) = failing {
             self.warn(doing, &text, wait, failures);
         } else {

@@ -64,6 +64,7 @@ async fn failures_are_logged_at_growing_intervals_and_so_is_recovery() {
         faults.clear();
         tokio::time::sleep(Duration::from_mins(2)).await;
         let lines = lines.0.lock().unwrap().clone();
+        assert_eq!(lines[0], "INFO v1 ConfigMap (all namespaces) was read: 1 objects");
         let (recovered, failed) = lines.split_last().unwrap();
         assert!(recovered.starts_with("INFO ") && recovered.contains("works again"), "{fault:?}: {lines:#?}");
         let about: Vec<&String> = failed.iter().filter(|line| line.contains(said)).collect();

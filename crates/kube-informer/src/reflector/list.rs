@@ -6,6 +6,7 @@ use futures_util::StreamExt;
 use kube_wire::ResourceVersion;
 use kube_wire::json::ListMeta;
 use tokio::time::{Instant, timeout};
+use tracing::info;
 
 use super::check::witness_of;
 use super::collected::Collected;
@@ -124,6 +125,12 @@ impl Reflector {
             trusted,
             verifies: machine.verifies(),
         };
+        let (kind, scope, count) = (&self.intake.kind, &self.scope, replacement.objects.len());
+        if verdict == Verdict::Restored {
+            info!("{kind} ({scope}) was read again after a restore of the server: {count} objects");
+        } else if machine.version().is_none() {
+            info!("{kind} ({scope}) was read: {count} objects");
+        }
         let newest = replacement.objects.iter().map(|delta| &delta.object);
         let newest = newest.max_by_key(|object| object.version().as_u64()).map(|object| witness_of(object));
         self.sink.send(&self.scope, Change::Replace(replacement)).await;
