@@ -35,7 +35,7 @@ pub enum ServeError {
     /// The address can be reached by other machines, and that was not asked for.
     #[error(
         "{0} is not a loopback address, and whoever reaches the server may do everything: \
-         use 127.0.0.1, or call `allow_remote()` on the builder"
+         use 127.0.0.1, or `allow_remote()` of the builder (--allow-remote of the command)"
     )]
     NotLoopback(SocketAddr),
     /// The address is taken, or not one of this machine.
