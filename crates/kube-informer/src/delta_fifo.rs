@@ -7,13 +7,14 @@ mod delta;
 mod segment;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_core::future::BoxFuture;
 use kube_wire::ResourceVersion;
 use tokio::sync::Notify;
 
 use crate::ObjectKey;
+use crate::interleave::lock;
 use crate::object::Entry;
 use crate::planted::{Bug, planted};
 use crate::reflector::{Change, Replacement, Sink};
@@ -352,7 +353,7 @@ impl DeltaFifo {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 

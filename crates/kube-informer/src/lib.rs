@@ -16,6 +16,7 @@ pub mod event;
 pub mod factory;
 pub mod handler;
 mod intake;
+mod interleave;
 pub mod key;
 pub mod lister;
 pub mod object;

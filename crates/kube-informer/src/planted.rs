@@ -39,6 +39,8 @@ pub(crate) enum Bug {
     SilenceTrusted,
     IncompleteListTrusted,
     OddVersionTrusted,
+    SnapshotBeforeLock,
+    LockReleasedBetween,
 }
 
 /// Whether this bug is to be had.

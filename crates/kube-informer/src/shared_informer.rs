@@ -4,6 +4,8 @@
 //! the processor, which calls the [handlers](crate::handler).
 
 mod core;
+#[cfg(test)]
+mod interleavings;
 mod keeper;
 mod options;
 mod registration;

@@ -11,7 +11,7 @@ mod state;
 #[doc(hidden)]
 pub mod tree;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use kube_wire::ResourceVersion;
@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use crate::ObjectKey;
 use crate::delta_fifo::{KnownObjects, Scope};
+use crate::interleave::lock;
 use crate::object::Entry;
 
 #[cfg(test)]
@@ -133,7 +134,7 @@ impl Indexer {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.writer)
     }
 }
 

@@ -20,13 +20,11 @@
 //! ```
 //!
 //! The files, in reading order: `state` (what each call does), `entries` (keys), `ready` (order and priorities),
-//! `delay` (deadlines), `failing` and `rate_limit` (delays after failures), `reason` (why a key runs), `item` (a key in work), `stats`,
-//! `interleave` (what tests of threads hold on to).
+//! `delay` (deadlines), `failing` and `rate_limit` (delays after failures), `reason` (why a key runs), `item` (a key in work), `stats`.
 
 mod delay;
 mod entries;
 mod failing;
-mod interleave;
 mod item;
 mod rate_limit;
 mod ready;
@@ -40,7 +38,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::panic::resume_unwind;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -52,8 +50,9 @@ pub use reason::{Cause, Reason, Reasons};
 pub use stats::{Histogram, QueueStats};
 
 use entries::Hasher;
-use interleave::scheduling_point;
 use state::{Next, Sleep, State};
+
+use crate::interleave::{lock, scheduling_point};
 
 /// A queue of keys for any number of producers and workers. Cloning gives another handle to the same queue.
 ///
@@ -307,8 +306,7 @@ struct Shared<T> {
 impl<T: Eq + Hash + Clone> Shared<T> {
     /// Does something to the state, then wakes the waiters that it concerns, without the lock.
     fn with<R>(&self, call: impl FnOnce(&mut State<T>) -> R) -> R {
-        scheduling_point();
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.state);
         let mut locked = Locked { shared: self, state: Some(state) };
         // Of the user's code only comparisons of keys can unwind from here. They run before the key is changed.
         call(locked.state.as_mut().expect("taken only when it is dropped"))

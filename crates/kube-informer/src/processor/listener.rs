@@ -1,7 +1,7 @@
 //! One handler's side of the fan-out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::buffer::{Buffer, Hops};
 use super::walk::Walk;
 use crate::event::Owed;
+use crate::interleave::lock;
 use crate::planted::{Bug, planted};
 use crate::store::{Applied, State};
 
@@ -219,7 +220,7 @@ impl Listener {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.buffer)
     }
 }
 

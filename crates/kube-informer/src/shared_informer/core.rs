@@ -1,7 +1,7 @@
 //! What an informer is made of, and its loop: store first, then handlers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, watch};
 
@@ -10,6 +10,7 @@ use super::options::{InformerOptions, Shape};
 use crate::Kind;
 use crate::delta_fifo::{Batch, DeltaFifo, Scope};
 use crate::intake::Intake;
+use crate::interleave::{lock, scheduling_point};
 use crate::object::{SharedPacker, Storage};
 use crate::planted::{Bug, planted};
 use crate::processor::Processor;
@@ -132,6 +133,11 @@ impl Core {
         let listed =
             batch.replaced.as_ref().filter(|replaced| !replaced.gone).map(|replaced| replaced.scope.clone());
         let applied = self.indexer.apply(writer, batch, initial);
+        if planted(Bug::LockReleasedBetween) {
+            drop(processor);
+            processor = self.processor();
+        }
+        scheduling_point();
         self.counts.batches.fetch_add(1, Ordering::Relaxed);
         self.counts.changes.fetch_add(applied.changes, Ordering::Relaxed);
         self.counts.ignored.fetch_add(applied.ignored, Ordering::Relaxed);
@@ -308,11 +314,11 @@ impl Core {
     }
 
     pub(crate) fn processor(&self) -> MutexGuard<'_, Processor> {
-        self.processor.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.processor)
     }
 
     fn lock_scopes(&self) -> MutexGuard<'_, Scopes> {
-        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.scopes)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The life of an informer: it runs while somebody holds it.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Core, FixedNamespaces, NotSynced, Unfinished, resync};
 use crate::delta_fifo::Scope;
+use crate::interleave::lock;
 use crate::planted::{Bug, planted};
 use crate::reflector::NEVER;
 use crate::stats::InformerStats;
@@ -116,6 +117,12 @@ impl Keeper {
         self.own.join(limit).await
     }
 
+    /// Ends everything, and does not wait.
+    #[cfg(test)]
+    pub(crate) fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
     /// Whether it was shut down, and never runs again.
     pub(crate) fn is_over(&self) -> bool {
         self.cancel.is_cancelled()
@@ -167,7 +174,7 @@ impl Keeper {
         Ok(())
     }
 
-    async fn change_scopes(&self, scopes: &[Scope]) {
+    pub(super) async fn change_scopes(&self, scopes: &[Scope]) {
         let _one_at_a_time = self.changing.lock().await;
         let (added, removed, ended, before) = {
             // Under the lock, so that a start at the same time sees either the old scopes or the new ones.
@@ -293,7 +300,7 @@ impl Keeper {
     }
 
     fn lock(&self) -> MutexGuard<'_, Life> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.life)
     }
 }
 
@@ -348,6 +355,6 @@ impl Tasks {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(Option<String>, AbortHandle)>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.running)
     }
 }

@@ -12,6 +12,8 @@ use futures_util::{FutureExt, StreamExt};
 use super::Keeper;
 use crate::event::{Event, Owed};
 use crate::handler::{EventHandler, HandlerOptions, Resync};
+use crate::interleave::scheduling_point;
+use crate::planted::{Bug, planted};
 use crate::processor::{Hops, Listener, ListenerConfig, deliver, feed, stream};
 use crate::stats::HandlerStats;
 
@@ -68,6 +70,7 @@ impl Registration {
     /// Takes a place. From here on nothing is missed: what is in the store now is heard first, then every change.
     fn add(keeper: &Arc<Keeper>, name: String, resync: Resync, buffer_len: usize, hops: Hops) -> Self {
         let core = keeper.core();
+        let too_early = planted(Bug::SnapshotBeforeLock).then(|| core.indexer.cell.load_full());
         let mut processor = core.processor();
         let config = ListenerConfig {
             id: processor.next_id(),
@@ -80,7 +83,9 @@ impl Registration {
             buffer_len,
             hops,
         };
-        let listener = Listener::new(config, Some(core.indexer.cell.load_full()), core.has_synced());
+        let found = too_early.unwrap_or_else(|| core.indexer.cell.load_full());
+        scheduling_point();
+        let listener = Listener::new(config, Some(found), core.has_synced());
         processor.add(Arc::clone(&listener));
         drop(processor);
         core.handlers_changed.notify_one();

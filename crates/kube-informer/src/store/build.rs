@@ -1,12 +1,13 @@
 //! Adds and removes indexes while the store is in use.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::index::{IndexDef, IndexSet, IndexValue};
 use super::state::{IndexTree, Pair};
 use super::tree::Tree;
 use super::{IndexBy, IndexError, IndexValues, Indexer, Slot, State};
 use crate::ObjectKey;
+use crate::interleave::lock;
 
 impl Indexer {
     /// Adds an index. It is built from a snapshot while changes go on, and usable when this returns.
@@ -14,7 +15,7 @@ impl Indexer {
     /// # Errors
     /// If there is one of this name.
     pub fn add_index(&self, name: &str, by: IndexBy) -> Result<(), IndexError> {
-        let _one_at_a_time = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(&self.building);
         let (set, before) = {
             let mut writer = self.lock();
             let set =
@@ -34,7 +35,7 @@ impl Indexer {
     /// # Errors
     /// If there is none of this name.
     pub fn remove_index(&self, name: &str) -> Result<(), IndexError> {
-        let _one_at_a_time = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = lock(&self.building);
         let (set, before) = {
             let mut writer = self.lock();
             let set =
