@@ -233,13 +233,11 @@ impl Keeper {
 
     fn spawn(&self, run: &Run, cancel: &CancellationToken, work: impl Future<Output = ()> + Send + 'static) {
         let (cancel, before) = (cancel.clone(), run.before.clone());
-        let work = async move {
+        let work = run.tracker.track_future(async move {
+            // Even if this run is over already: the next one waits for this one only.
             if let Some(before) = before {
                 before.wait().await;
             }
-            work.await;
-        };
-        let work = run.tracker.track_future(async move {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => {}
