@@ -316,6 +316,10 @@ impl Ledger {
         self.lock().events
     }
 
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
     pub fn resync_period(&self) -> Option<Duration> {
         self.0.plan.resync
     }
