@@ -118,13 +118,11 @@ async fn run(cases: Vec<Case>, kubeconfig: Option<String>) -> Result<(), Error> 
             println!("{}: {}", case.name, if real.is_some() { "same" } else { "answered" });
         }
     }
-    match real {
-        Some(_) => {
-            println!("{count} cases, {steps} requests compared, {known} differ as known, {bad} unexpectedly")
-        }
-        None => {
-            println!("{count} cases, {steps} requests answered by this server alone: nothing was compared")
-        }
+    let all = format!("{count} cases, {steps} requests");
+    if real.is_some() {
+        println!("{all} compared, {known} differ as known, {bad} unexpectedly");
+    } else {
+        println!("{all} answered by this server alone: nothing was compared");
     }
     if bad > 0 { Err("this server does not answer as it should".into()) } else { Ok(()) }
 }
