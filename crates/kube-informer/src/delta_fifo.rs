@@ -98,7 +98,9 @@ impl DeltaFifo {
 
     /// A queue with a bound of its own.
     pub fn with_limit(known: Option<Arc<dyn KnownObjects>>, limit_bytes: usize) -> Self {
-        Self { inner: Mutex::default(), ready: Notify::new(), room: Notify::new(), known, limit: limit_bytes }
+        // With no room at all, no change would ever be taken.
+        let limit = limit_bytes.max(1);
+        Self { inner: Mutex::default(), ready: Notify::new(), room: Notify::new(), known, limit }
     }
 
     /// Adds a change, in one locked action, once there is room.

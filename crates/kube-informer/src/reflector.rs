@@ -250,6 +250,7 @@ impl Reflector {
             status.counts.errors += 1;
             status.last_error = Some(text);
             status.last_error_code = error.code();
+            status.refused(error.code(), Instant::now());
             status.last_error_at = Some(Instant::now());
             status.failing_since = failing.map(|(since, _)| since).or(status.failing_since);
         });

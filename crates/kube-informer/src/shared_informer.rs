@@ -29,7 +29,7 @@ use crate::stats::InformerStats;
 use crate::store::{IndexBy, IndexError, Snapshot};
 use crate::{Kind, ObjectKey};
 
-pub(crate) use self::core::{Core, SourceOf};
+pub(crate) use self::core::{Core, Need, SourceOf};
 pub(crate) use keeper::{Keeper, Tasks};
 pub use options::InformerOptions;
 pub(crate) use options::{CacheKey, Shape};
@@ -314,8 +314,8 @@ impl<K> SharedInformer<K> {
     }
 
     /// Waits until a scope is added or removed, or its first list is in the store.
-    pub(crate) async fn parts_changed(&self) {
-        self.core().scopes_changed().await;
+    pub(crate) fn parts_changed(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.core().scopes_changed()
     }
 
     pub(crate) fn has_changing_namespaces(&self) -> bool {
@@ -333,9 +333,9 @@ impl<K> SharedInformer<K> {
         Registration::with_trigger(&self.keeper, name, buffer_len, hops, take)
     }
 
-    /// The server need not have the kind.
-    pub(crate) fn declare_optional(&self) {
-        self.core().declare_optional();
+    /// Somebody uses it, who can or cannot do without the kind.
+    pub(crate) fn need(&self, optional: bool) -> Need {
+        Need::new(Arc::clone(self.core()), optional)
     }
 
     /// Waits until it does not run.

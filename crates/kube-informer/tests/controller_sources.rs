@@ -401,7 +401,7 @@ async fn workers_do_not_pause_when_a_busy_server_is_asked_for_an_absent_kind() {
     for fault in [
         Fault::TooManyRequests { retry_after: Some(Duration::from_mins(1)) },
         Fault::TooManyRequests { retry_after: None },
-        Fault::InternalError,
+        Fault::Unavailable,
         Fault::Unauthorized,
         Fault::Stall,
     ] {
@@ -418,7 +418,8 @@ async fn workers_do_not_pause_when_a_busy_server_is_asked_for_an_absent_kind() {
 
 #[tokio::test(start_paused = true)]
 async fn workers_pause_while_the_server_refuses_to_show_a_kind_that_was_absent() {
-    for fault in [Fault::Forbidden, Fault::Gone] {
+    // An internal error may come from the conversion of objects that are there.
+    for fault in [Fault::Forbidden, Fault::Gone, Fault::InternalError] {
         let (faults, count, run) = without_foos().await;
         faults.inject(Rule::on(fault).resource("foos").until(Duration::from_mins(20)));
         tokio::time::sleep(Duration::from_mins(1)).await;
@@ -431,8 +432,114 @@ async fn workers_pause_while_the_server_refuses_to_show_a_kind_that_was_absent()
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn workers_pause_while_a_kind_that_was_absent_is_shown_and_cannot_be_read() {
+    for fault in [Fault::CutFrame, Fault::CutStream, Fault::StallStream, Fault::TruncateFrame] {
+        let (faults, count, run) = without_foos().await;
+        // Each answer begins with 200.
+        faults.inject(Rule::on(fault).verb(Verb::List).verb(Verb::Watch).resource("foos"));
+        install_foos(&run.server, "f").await;
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        let before = count.now();
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        assert_eq!(count.now(), before, "{fault:?}");
+        faults.clear();
+        tokio::time::sleep(Duration::from_mins(20)).await;
+        assert!(count.now() > before, "{fault:?}: it was read");
+        run.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_404_for_a_moment_does_not_make_a_kind_absent() {
+    for before in [Fault::Refuse, Fault::Unavailable, Fault::Forbidden] {
+        let foos_are = |fault| Rule::on(fault).verb(Verb::List).verb(Verb::Watch).resource("foos");
+        let seconds = Duration::from_secs;
+        let faults = Faults::seeded(1)
+            .rule(foos_are(before).until(seconds(10)))
+            .rule(foos_are(Fault::NotFound).from(seconds(10)).times(1));
+        let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
+        install_foos(&server, "f").await;
+        create(&api(&server), "a", "1").await;
+        let factory = SharedInformerFactory::new(server.client());
+        let foos = foos(&factory);
+        let (lister, early) = (foos.lister(), Arc::new(AtomicUsize::new(0)));
+        let seen = Arc::clone(&early);
+        let controller = Controller::new(factory.informer::<ConfigMap>()).watches_with(
+            foos,
+            WatchOptions::default().optional(),
+            |foo| [foo.key().clone()],
+        );
+        let run = tokio::spawn(controller.run(move |_, _| {
+            seen.fetch_add(usize::from(lister.count() == 0), Ordering::SeqCst);
+            std::future::ready(Ok::<_, Failure>(Action::done()))
+        }));
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert!(faults.count(Fault::NotFound) > 0);
+        assert_eq!(early.load(Ordering::SeqCst), 0, "{before:?}");
+        run.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_controllers_optional_kind_is_still_needed_by_another() {
+    let server = server();
+    create(&api(&server), "a", "1").await;
+    let factory = SharedInformerFactory::new(server.client());
+    let done = |_, _| std::future::ready(Ok::<_, Failure>(Action::done()));
+    let optional = Controller::new(factory.informer::<ConfigMap>()).watches_with(
+        foos(&factory),
+        WatchOptions::default().optional(),
+        |foo| [foo.key().clone()],
+    );
+    let optional = tokio::spawn(optional.run(done));
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert!(factory.health(Duration::from_secs(1)).is_ok());
+    let needs =
+        Controller::new(factory.informer::<ConfigMap>()).watches(foos(&factory), |foo| [foo.key().clone()]);
+    let needs = tokio::spawn(needs.run(done));
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert!(factory.health(Duration::from_secs(1)).is_err(), "the second controller waits for it");
+    needs.abort();
+    let _ = needs.await;
+    assert!(factory.health(Duration::from_secs(1)).is_ok(), "nobody else needs it");
+    optional.abort();
+    let _ = optional.await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_namespace_that_is_added_at_any_moment_pauses_the_workers() {
+    let forbidden = Rule::on(Fault::Forbidden).verb(Verb::List).verb(Verb::Watch);
+    let faults = Faults::seeded(1).rule(forbidden.resource("secrets").namespace("kube-system"));
+    let server = ApiServer::builder().seed(1).faults(faults).build();
+    let factory = SharedInformerFactory::new(server.client());
+    let options = InformerOptions::default().namespace("default").changing_namespaces();
+    let secrets = factory.informer_with::<Secret>(options).unwrap();
+    let controller = Controller::new(factory.informer::<ConfigMap>()).owns(secrets.clone());
+    let handle = controller.handle();
+    let run = tokio::spawn(controller.run(|_, _| std::future::ready(Ok::<_, Failure>(Action::done()))));
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    for round in 0..300_u32 {
+        secrets.set_namespaces(["default"]).await.unwrap();
+        // Whatever the controller is doing then.
+        for _ in 0..round % 40 * 50 {
+            std::hint::spin_loop();
+        }
+        secrets.set_namespaces(["default", "kube-system"]).await.unwrap();
+        let waits = async {
+            while !matches!(handle.stats().sources[1].state, SourceState::Waiting { .. }) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let waits = tokio::time::timeout(Duration::from_secs(10), waits).await;
+        assert!(waits.is_ok(), "round {round}: {:?}", handle.stats().sources);
+    }
+    run.abort();
+}
+
 /// A controller that reconciles each minute, ten minutes after it has begun without the optional foos.
-async fn without_foos() -> (Faults, Count, JoinHandle<Result<(), ControllerError>>) {
+async fn without_foos() -> (Faults, Count, RunsOn) {
     let (faults, count) = (Faults::seeded(1), Count::default());
     let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
     create(&api(&server), "a", "1").await;
@@ -444,7 +551,19 @@ async fn without_foos() -> (Faults, Count, JoinHandle<Result<(), ControllerError
     );
     let run = tokio::spawn(controller.run(count.reconcile()));
     tokio::time::sleep(Duration::from_mins(10)).await;
-    (faults, count, run)
+    (faults, count, RunsOn { server, run })
+}
+
+/// A controller that runs, and its server.
+struct RunsOn {
+    server: ApiServer,
+    run: JoinHandle<Result<(), ControllerError>>,
+}
+
+impl RunsOn {
+    fn abort(&self) {
+        self.run.abort();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Log, config_map, server, settle};
+use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube_client::api::{Api, DeleteParams, PostParams};
 use kube_informer::delta_fifo::Scope;
@@ -285,4 +286,25 @@ async fn a_namespace_that_comes_back_does_not_overtake_merged_deletes() {
         // A delete and an add that wait together may be merged into nothing.
         assert!(of == [first.clone(), gone, again] || of == [first], "{of:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_changes_of_namespaces_the_later_one_counts() {
+    let server = server();
+    let factory = SharedInformerFactory::new(server.client());
+    let options = InformerOptions::default().namespace("default").changing_namespaces();
+    let maps = factory.informer_with::<ConfigMap>(options).unwrap();
+    factory.start();
+    let rounds = async move {
+        for round in 0..200 {
+            // Asked for, and not waited for.
+            let _ = maps.set_namespaces(["kube-system"]).now_or_never();
+            maps.set_namespaces(["default"]).await.unwrap();
+            for _ in 0..5 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(maps.namespaces(), ["default"], "round {round}");
+        }
+    };
+    tokio::spawn(rounds).await.unwrap();
 }

@@ -103,7 +103,7 @@ pub(super) async fn all_read(sources: &[Running], limit: Option<Duration>) -> Re
     let mut warn_after = PATIENCE;
     loop {
         let waited = begun.elapsed();
-        let waiting = waiting(sources, waited);
+        let waiting = waiting(sources);
         if waiting.is_empty() {
             return Ok(());
         }
@@ -140,7 +140,9 @@ pub(super) async fn hold_while_unread(sources: &[Running], gate: &Gate) {
     }
     let mut held = false;
     loop {
-        let waiting = waiting(sources, Duration::MAX);
+        // Before the look, so that no change falls between the two.
+        let changed = select_all(changing.iter().map(|source| source.parts_changed()));
+        let waiting = waiting(sources);
         if held == waiting.is_empty() {
             held = !held;
             gate.hold(held);
@@ -151,7 +153,6 @@ pub(super) async fn hold_while_unread(sources: &[Running], gate: &Gate) {
                 tracing::info!("every kind was read completely; workers continue");
             }
         }
-        let changed = select_all(changing.iter().map(|source| source.parts_changed().boxed()));
         // The appearance of a kind changes nothing but the status of its informer.
         let look = async {
             if changing.iter().all(|source| source.state() == SourceState::Ready) {
@@ -172,6 +173,6 @@ pub(super) async fn first_failure(sources: &[Running]) -> ControllerError {
 }
 
 /// Looks at every source and gives those that must be waited for.
-fn waiting(sources: &[Running], waited: Duration) -> Vec<SourceStats> {
-    sources.iter().filter_map(|source| source.look(waited)).collect()
+fn waiting(sources: &[Running]) -> Vec<SourceStats> {
+    sources.iter().filter_map(Running::look).collect()
 }

@@ -2,8 +2,8 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
+use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch;
@@ -17,7 +17,8 @@ use crate::ObjectKey;
 use crate::intake::panic_text;
 use crate::object::{Kind, Object, View};
 use crate::processor::Hops;
-use crate::shared_informer::{Registration, SharedInformer};
+use crate::reflector::ReflectorStatus;
+use crate::shared_informer::{Need, Registration, SharedInformer};
 use crate::workqueue::{Add, Cause};
 
 /// How a controller watches a kind.
@@ -77,6 +78,7 @@ enum Feed {
         informer: SharedInformer<()>,
         registration: Registration,
         optional: bool,
+        _need: Need,
     },
     Stream {
         /// The message of its panic.
@@ -96,9 +98,7 @@ impl Trigger {
     ) -> Self {
         let WatchOptions { predicate, optional } = options;
         Self(Box::new(move |target: &Target| {
-            if optional {
-                informer.declare_optional();
-            }
+            let need = informer.need(optional);
             informer.start();
             let (source, keys): (Arc<str>, _) = (informer.kind().kind().into(), Arc::new(keys));
             let hops = if built_in { map_hops(target, &source, &keys) } else { Hops::Keep };
@@ -106,7 +106,8 @@ impl Trigger {
             let mut enqueue = Enqueue::new(target.clone(), Arc::clone(&cell), source, predicate, keys);
             let take = move |owed| enqueue.take::<T>(owed);
             let registration = informer.add_trigger(name, target.buffer_len, hops, take);
-            Running { cell, feed: Feed::Informer { informer: informer.read_as(), registration, optional } }
+            let informer = informer.read_as();
+            Running { cell, feed: Feed::Informer { informer, registration, optional, _need: need } }
         }))
     }
 
@@ -158,20 +159,12 @@ impl Running {
         }
     }
 
-    /// Looks whether the source may be acted on, after a wait of this length, and shows it. Gives the stats if not.
-    pub(super) fn look(&self, waited: Duration) -> Option<SourceStats> {
-        let Feed::Informer { informer, registration, optional } = &self.feed else { return None };
+    /// Looks whether the source may be acted on, and shows it. Gives the stats if not.
+    pub(super) fn look(&self) -> Option<SourceStats> {
+        let Feed::Informer { informer, registration, optional, .. } = &self.feed else { return None };
         let unread = informer.unread();
-        let absent = || {
-            // A busy server says nothing about a kind that was absent; every other refusal shows that the server has it.
-            let was_absent = self.cell.state() == SourceState::Absent;
-            let missing = unread.iter().all(|part| match part.last_error_code {
-                Some(404) => true,
-                Some(code) => was_absent && is_busy(code),
-                None => was_absent && part.last_error.is_some(),
-            });
-            *optional && waited >= PATIENCE && missing && registration.depth() == 0
-        };
+        let missing = |part: &ReflectorStatus| part.missing_for.is_some_and(|time| time >= PATIENCE);
+        let absent = || *optional && unread.iter().all(missing) && registration.depth() == 0;
         self.cell.set(if unread.is_empty() && registration.has_synced() {
             SourceState::Ready
         } else if unread.is_empty() {
@@ -203,11 +196,11 @@ impl Running {
         }
     }
 
-    /// Waits until a part of it was added, removed or read.
-    pub(super) async fn parts_changed(&self) {
+    /// Waits until a part of it was added, removed or read, from now on: before it is first polled, too.
+    pub(super) fn parts_changed(&self) -> BoxFuture<'static, ()> {
         match &self.feed {
-            Feed::Informer { informer, .. } => informer.parts_changed().await,
-            Feed::Stream { .. } => std::future::pending().await,
+            Feed::Informer { informer, .. } => informer.parts_changed().boxed(),
+            Feed::Stream { .. } => std::future::pending().boxed(),
         }
     }
 
@@ -259,11 +252,6 @@ pub(super) fn owner_of<T>(owner: &Kind, owned: &Object<T>) -> Vec<ObjectKey> {
         _ => ObjectKey::cluster(name),
     };
     managers.map(|manager| key(&manager.name)).collect()
-}
-
-/// Whether a server that answers with this code could not say what it has.
-fn is_busy(code: u16) -> bool {
-    matches!(code, 401 | 408 | 429 | 500..)
 }
 
 fn group(api_version: &str) -> &str {

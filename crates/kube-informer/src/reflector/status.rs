@@ -39,6 +39,9 @@ pub struct ReflectorStatus {
     pub last_error_code: Option<u16>,
     /// When it happened.
     pub last_error_at: Option<Instant>,
+    /// For how long the server has answered that it does not have the kind (404), from the first such answer to the last. An
+    /// answer that shows the kind or refuses it ends that; a busy server does not.
+    pub missing_for: Option<Duration>,
     /// For how long the cache may have missed changes: zero while a watch is open, `None` before the first list.
     pub staleness: Option<Duration>,
     /// What has happened so far.
@@ -156,10 +159,28 @@ pub(crate) struct Inner {
     pub(crate) last_error: Option<String>,
     pub(crate) last_error_code: Option<u16>,
     pub(crate) last_error_at: Option<Instant>,
+    /// The first and the last answer that the server does not have the kind.
+    pub(crate) missing: Option<(Instant, Instant)>,
     pub(crate) counts: ReflectorCounts,
 }
 
 impl Inner {
+    /// The server has begun to show the kind.
+    pub(crate) fn shown(&mut self, wire: Wire) {
+        self.wire = Some(wire);
+        self.missing = None;
+    }
+
+    /// A list or watch failed.
+    pub(crate) fn refused(&mut self, code: Option<u16>, now: Instant) {
+        self.missing = match code {
+            Some(404) => Some((self.missing.map_or(now, |(first, _)| first), now)),
+            // It could not say what it has.
+            None | Some(401 | 408 | 429 | 502..=504) => self.missing,
+            Some(_) => None,
+        };
+    }
+
     /// A list or watch works again.
     pub(crate) fn recovered(&mut self) {
         self.failing_since = None;
@@ -194,6 +215,7 @@ impl StatusCell {
             last_error: inner.last_error,
             last_error_code: inner.last_error_code,
             last_error_at: inner.last_error_at,
+            missing_for: inner.missing.map(|(first, last)| last.duration_since(first)),
             counts: inner.counts,
         }
     }

@@ -1,6 +1,6 @@
 //! What an informer is made of, and its loop: store first, then handlers.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, watch};
@@ -39,8 +39,33 @@ pub(crate) struct Core {
     /// Told when a handler comes or goes.
     pub(crate) handlers_changed: Notify,
     counts: Counts,
-    /// Whether the server need not have the kind.
-    optional: AtomicBool,
+    /// How many use it and can do without the kind, and how many cannot.
+    optional: AtomicUsize,
+    required: AtomicUsize,
+}
+
+/// That somebody uses an informer, for as long as this is held.
+pub(crate) struct Need {
+    core: Arc<Core>,
+    optional: bool,
+}
+
+impl Need {
+    pub(crate) fn new(core: Arc<Core>, optional: bool) -> Self {
+        let need = Self { core, optional };
+        need.users().fetch_add(1, Ordering::Relaxed);
+        need
+    }
+
+    fn users(&self) -> &AtomicUsize {
+        if self.optional { &self.core.optional } else { &self.core.required }
+    }
+}
+
+impl Drop for Need {
+    fn drop(&mut self) {
+        self.users().fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default)]
@@ -94,7 +119,8 @@ impl Core {
             synced: watch::Sender::new(false),
             handlers_changed: Notify::new(),
             counts: Counts::default(),
-            optional: AtomicBool::new(false),
+            optional: AtomicUsize::new(0),
+            required: AtomicUsize::new(0),
             options,
         })
     }
@@ -230,9 +256,12 @@ impl Core {
         unread.map(|(scope, status)| status.get(scope)).collect()
     }
 
-    /// Waits until a scope is added or removed, or its first list is in the store.
-    pub(crate) async fn scopes_changed(&self) {
-        let _ = self.scopes_changed.subscribe().changed().await;
+    /// Waits until a scope is added or removed, or its first list is in the store, from now on: before it is first polled, too.
+    pub(crate) fn scopes_changed(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut changed = self.scopes_changed.subscribe();
+        async move {
+            let _ = changed.changed().await;
+        }
     }
 
     pub(crate) fn retry_now(&self) {
@@ -249,17 +278,14 @@ impl Core {
         self.synced.subscribe()
     }
 
-    /// The server need not have the kind.
-    pub(crate) fn declare_optional(&self) {
-        self.optional.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the kind is optional, and the server answers that it does not have it.
+    /// Whether those who use it can do without the kind, and the server answers that it does not have it.
     pub(crate) fn is_absent(&self) -> bool {
-        let missing =
-            |status: &ReflectorStatus| status.failing_since.is_some() && status.last_error_code == Some(404);
+        let [optional, required] =
+            [&self.optional, &self.required].map(|users| users.load(Ordering::Relaxed));
         let statuses = self.statuses();
-        self.optional.load(Ordering::Relaxed) && !statuses.is_empty() && statuses.iter().all(missing)
+        let missing =
+            |status: &ReflectorStatus| status.failing_since.is_some() && status.missing_for.is_some();
+        optional > 0 && required == 0 && !statuses.is_empty() && statuses.iter().all(missing)
     }
 
     /// What it waits for.

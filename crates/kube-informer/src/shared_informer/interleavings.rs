@@ -154,9 +154,9 @@ fn namespaces_that_change_leave_the_objects_of_the_last_ones() {
         let changer = {
             let informer = informer.clone();
             thread::spawn(move || {
-                block_on(informer.keeper.change_scopes(&[one.clone(), two.clone()]));
+                block_on(informer.keeper.change_scopes_to(&[one.clone(), two.clone()]));
                 list(&informer, &two, &["two/b"], 2);
-                block_on(informer.keeper.change_scopes(std::slice::from_ref(&two)));
+                block_on(informer.keeper.change_scopes_to(std::slice::from_ref(&two)));
                 put_into(&informer, &two, DeltaType::Added, "two/z", 3);
             })
         };

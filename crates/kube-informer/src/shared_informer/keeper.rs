@@ -31,6 +31,8 @@ pub(crate) struct Keeper {
     own: Tasks,
     life: Mutex<Life>,
     running: watch::Sender<bool>,
+    /// The scopes that were asked for last.
+    wanted: Mutex<Vec<Scope>>,
     /// One change of namespaces at a time.
     changing: tokio::sync::Mutex<()>,
 }
@@ -67,6 +69,7 @@ impl Keeper {
             own: Tasks::default(),
             life: Mutex::default(),
             running: watch::Sender::new(false),
+            wanted: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
         })
     }
@@ -115,6 +118,13 @@ impl Keeper {
     pub(crate) async fn shutdown(&self, limit: Duration) -> Result<(), Unfinished> {
         self.cancel.cancel();
         self.own.join(limit).await
+    }
+
+    /// Changes the scopes within the caller's task.
+    #[cfg(test)]
+    pub(super) async fn change_scopes_to(&self, scopes: &[Scope]) {
+        *lock(&self.wanted) = scopes.to_vec();
+        self.change_scopes().await;
     }
 
     /// Ends everything, and does not wait.
@@ -166,20 +176,22 @@ impl Keeper {
         if !self.core.options.changing_namespaces {
             return Err(FixedNamespaces);
         }
-        let scopes = Scope::distinct(scopes);
+        // Of several calls at once the last one counts, whichever task comes first.
+        *lock(&self.wanted) = Scope::distinct(scopes);
         // A task of its own, so that it comes to its end even if nobody waits for it.
         let keeper = Arc::clone(self);
-        let change = tokio::spawn(async move { keeper.change_scopes(&scopes).await });
+        let change = tokio::spawn(async move { keeper.change_scopes().await });
         let _ = change.await;
         Ok(())
     }
 
-    pub(super) async fn change_scopes(&self, scopes: &[Scope]) {
+    async fn change_scopes(&self) {
         let _one_at_a_time = self.changing.lock().await;
+        let scopes = lock(&self.wanted).clone();
         let (added, removed, ended, before) = {
             // Under the lock, so that a start at the same time sees either the old scopes or the new ones.
             let mut life = self.lock();
-            let (added, removed) = self.core.set_scopes(scopes);
+            let (added, removed) = self.core.set_scopes(&scopes);
             let mut ended = Vec::new();
             let mut before = life.last.clone();
             if let Some(run) = life.run.as_mut() {
