@@ -13,7 +13,7 @@ use kube_client::api::{ListParams, PostParams};
 use kube_informer::reflector::{Phase, ReflectorConfig};
 use kube_informer::source::{Script, ScriptedSource, SourceError};
 use kube_informer::{InformerOptions, Kind, SharedInformer, SharedInformerFactory};
-use kube_informer_apiserver::faults::{Fault, Rule};
+use kube_informer_apiserver::faults::{Fault, Faults, Rule};
 use kube_informer_apiserver::{ApiServer, ResourceStats, Verb};
 use scenario::{paged, settle};
 use serde_json::{Value, json};
@@ -486,4 +486,45 @@ async fn a_silence_limit_ends_a_half_open_watch() {
     settle().await;
     assert_eq!(informer.snapshot().version(), Some(&6.into()));
     drop(half_open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_stand_in_for_streaming_lists_that_are_refused_for_good() {
+    for fault in
+        [Fault::Unavailable, Fault::TooManyRequests { retry_after: None }, Fault::NotFound, Fault::Cut]
+    {
+        // From the start.
+        let faults = Faults::seeded(1).rule(Rule::on(fault).verb(Verb::Watch));
+        let server = ApiServer::builder().seed(1).faults(faults).build();
+        create(&api(&server), "a", "1").await;
+        let factory = SharedInformerFactory::new(server.client());
+        let informer = factory.informer::<ConfigMap>();
+        factory.start();
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert!(informer.has_synced(), "{fault:?}: {:?}", informer.status());
+        // After a version that has expired.
+        let (server, faults, _factory, informer) = weather().await;
+        faults.inject(Rule::on(Fault::Gone).verb(Verb::Watch).times(1));
+        faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch).times(1));
+        settle().await;
+        faults.inject(Rule::on(fault).verb(Verb::Watch));
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        change(&api(&server), "a", "2").await;
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        assert!(content(&informer).contains("a=2"), "{fault:?}: {:?}", informer.status());
+        faults.clear();
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        assert!(!informer.status()[0].polling, "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_without_room_still_takes_one_change_at_a_time() {
+    let (server, _faults, _factory, informer) =
+        weather_of(1, InformerOptions::default().queue_limit_bytes(0)).await;
+    for value in ["2", "3"] {
+        change(&api(&server), "a", value).await;
+        settle().await;
+        assert_eq!(content(&informer), format!("a={value}"));
+    }
 }

@@ -5,17 +5,17 @@ mod scenario;
 
 use std::time::Duration;
 
-use common::{api, change, content, create, cut_off, weather_of};
+use common::{api, change, config_map, content, create, cut_off, delete, weather, weather_of};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_client::Api;
 use kube_client::api::{ListParams, PostParams};
 use kube_informer::backoff::BackoffConfig;
-use kube_informer::reflector::ReflectorConfig;
+use kube_informer::reflector::{Phase, ReflectorConfig};
 use kube_informer::source::{
     CheckRequest, History, KubeSource, ListWatch, Script, ScriptedSource, SourceError, Witness,
 };
-use kube_informer::{InformerOptions, Kind, ObjectKey, SharedInformer};
+use kube_informer::{InformerOptions, Kind, ObjectKey, SharedInformer, SharedInformerFactory};
 use kube_informer_apiserver::faults::{Fault, Rule};
 use kube_informer_apiserver::{ApiServer, ResourceStats, Verb};
 use scenario::{paged, settle};
@@ -214,4 +214,141 @@ async fn watch_that_is_never_healthy_by_its_configuration_goes_on() {
     let (_server, _, _factory, informer) = weather_of(1, InformerOptions::default().reflector(config)).await;
     tokio::time::sleep(5 * MINUTE).await;
     assert_eq!(informer.status()[0].last_error, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn overtaken_restore_is_found_out_by_a_selected_informer_of_a_large_kind() {
+    let (server, faults, _factory, _all) = weather_of(600, InformerOptions::default()).await;
+    let maps = api(&server);
+    maps.create(&PostParams::default(), &config_map("old", &[("app", "special")], &[])).await.unwrap();
+    maps.create(&PostParams::default(), &config_map("lost", &[("app", "special")], &[])).await.unwrap();
+    let backup = server.backup();
+    delete(&maps, "lost").await;
+    let factory = SharedInformerFactory::new(server.client());
+    let informer =
+        factory.informer_with::<ConfigMap>(InformerOptions::default().labels("app=special")).unwrap();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    tokio::time::sleep(2 * MINUTE).await;
+    cut_off(&faults).await;
+    server.restore(&backup);
+    for number in 0..20 {
+        change(&maps, "more-001", &number.to_string()).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    faults.clear();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(informer.snapshot().len(), 2, "{:?}", informer.status());
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_lists_are_given_more_time_to_be_compared() {
+    let (server, faults, factory, informer) = weather().await;
+    let backup = server.backup();
+    change(&api(&server), "a", "lost").await;
+    settle().await;
+    cut_off(&faults).await;
+    server.restore(&backup);
+    for number in 0..20 {
+        create(&api(&server), &format!("later-{number}"), "1").await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    faults.clear();
+    faults.inject(Rule::on(Fault::Delay(Duration::from_secs(25))).verb(Verb::List).resource("configmaps"));
+    tokio::time::sleep(10 * MINUTE).await;
+    assert_eq!(informer.snapshot().len(), 21, "{:?}", informer.status());
+    assert!(factory.health(MINUTE).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn comparison_that_must_wait_does_not_stop_the_watch() {
+    let (server, faults, _factory, informer) =
+        weather_of(1, InformerOptions::default().verify_every(MINUTE)).await;
+    let busy = Fault::TooManyRequests { retry_after: Some(Duration::from_secs(100)) };
+    faults.inject(Rule::on(busy).verb(Verb::List).resource("configmaps").times(1));
+    tokio::time::sleep(MINUTE + Duration::from_secs(5)).await;
+    assert_eq!(faults.count(busy), 1);
+    change(&api(&server), "a", "2").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(informer.status()[0].phase, Phase::Watching);
+    assert!(content(&informer).contains("a=2"), "{}", content(&informer));
+    let lists = asked(&server).lists;
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    assert_eq!(asked(&server).lists, lists, "the server asked to wait");
+    tokio::time::sleep(10 * MINUTE).await;
+    assert!(asked(&server).lists > lists);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replica_that_is_behind_for_a_moment_is_not_a_restore() {
+    for (times, restores) in [(1, 0), (2, 0), (3, 1)] {
+        let (_server, faults, _factory, informer) = weather().await;
+        faults.inject(Rule::on(Fault::VersionTooLarge).verb(Verb::List).resource("configmaps").times(times));
+        faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch).times(1));
+        tokio::time::sleep(MINUTE).await;
+        assert_eq!(faults.count(Fault::VersionTooLarge), times);
+        assert_eq!(informer.status()[0].counts.restores, restores, "after {times} answers");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn restore_is_found_out_soon_where_watches_open_slowly() {
+    let (server, faults, _factory, informer) = weather().await;
+    let slow = || faults.inject(Rule::on(Fault::Delay(Duration::from_secs(3))).verb(Verb::Watch));
+    slow();
+    tokio::time::sleep(90 * MINUTE).await;
+    let backup = server.backup();
+    change(&api(&server), "a", "lost").await;
+    let compared = informer.status()[0].counts.verifications;
+    while informer.status()[0].counts.verifications == compared {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    faults.clear();
+    cut_off(&faults).await;
+    server.restore(&backup);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    faults.clear();
+    slow();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(informer.status()[0].counts.restores, 1, "{:?}", informer.status());
+}
+
+#[tokio::test(start_paused = true)]
+async fn check_obeys_a_server_that_asks_to_wait() {
+    let (_server, faults, _factory, informer) = weather().await;
+    let busy = Fault::TooManyRequests { retry_after: Some(Duration::from_secs(100)) };
+    faults.inject(Rule::on(busy).verb(Verb::List).resource("configmaps"));
+    faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch).times(1));
+    tokio::time::sleep(Duration::from_secs(95)).await;
+    assert_eq!((informer.status()[0].counts.checks, faults.count(busy)), (1, 1));
+    faults.clear();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(informer.status()[0].counts.checks, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_that_was_silent_for_long_is_compared_however_it_ends() {
+    for (limit, end) in [(Some(160), None), (None, Some(Fault::EndStream)), (None, Some(Fault::CutStream))] {
+        let config =
+            ReflectorConfig { silence_limit: limit.map(Duration::from_secs), ..ReflectorConfig::default() };
+        let (server, faults, _factory, informer) =
+            weather_of(3, InformerOptions::default().reflector(config)).await;
+        let backup = server.backup();
+        change(&api(&server), "a", "lost").await;
+        settle().await;
+        faults.inject(Rule::on(Fault::StallStream).verb(Verb::Watch).times(1));
+        settle().await;
+        server.restore(&backup);
+        for number in 0..20 {
+            change(&api(&server), "more-001", &number.to_string()).await;
+        }
+        change(&api(&server), "a", "1").await;
+        tokio::time::sleep(Duration::from_secs(200)).await;
+        if let Some(end) = end {
+            faults.inject(Rule::on(end).verb(Verb::Watch).times(1));
+        }
+        tokio::time::sleep(15 * MINUTE).await;
+        assert!(content(&informer).contains("a=1"), "{limit:?} {end:?} {:?}", informer.status());
+    }
 }

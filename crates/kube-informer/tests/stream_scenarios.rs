@@ -121,13 +121,13 @@ async fn a_stream_that_fails_three_times_falls_back_to_lists() {
 async fn a_server_that_has_too_much_to_do_is_asked_for_streams_all_the_same() {
     check_with(
         streamed(),
-        "refuse watch 503 · refuse watch 429 · refuse watch 503 · refuse watch 503 · stream@5 a@1 · asked · status",
+        "refuse watch 503 · refuse watch 429 · refuse watch 503 · refuse list 503 · stream@5 a@1 · asked · status",
         expect![[r#"
             add a@1 (initial)
             > 0.0s stream
             > 0.2s stream
             > 0.4s stream
-            > 0.6s stream
+            > 0.6s list limit 500
             > 1.0s stream
             Watching Streaming @5, no error
         "#]],

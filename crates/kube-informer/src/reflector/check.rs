@@ -1,5 +1,7 @@
 //! Checks, beside a resumed watch, that the server was not restored from a backup meanwhile.
 
+use std::time::Duration;
+
 use futures_core::future::BoxFuture;
 use kube_wire::ResourceVersion;
 use tokio::time::{Instant, timeout};
@@ -10,6 +12,9 @@ use super::doubt::Reached;
 use super::machine::{Machine, Outcome};
 use crate::object::Entry;
 use crate::source::{CheckRequest, History, SourceError, Witness};
+
+/// How long a server may ask to wait with the next check.
+const LONGEST_WAIT: Duration = Duration::from_mins(5);
 
 /// A check under way.
 pub(super) type Check<'a> = BoxFuture<'a, Result<History, SourceError>>;
@@ -28,7 +33,7 @@ impl Reflector {
             return Some(Box::pin(std::future::ready(Ok(History::Expired))));
         };
         // A short gap is hardly a restore: then the last change is enough, if there was one.
-        let thorough = reached.is_long_ago();
+        let thorough = machine.doubt().is_thorough();
         let Reached { version, witness, count, lost_at, resumed_at, .. } = reached;
         let request = CheckRequest { version, lost_at, resumed_at, witness, count, thorough };
         self.status.update(|status| status.counts.checks += 1);
@@ -64,6 +69,9 @@ impl Reflector {
             }
             Err(error) => {
                 debug!(error = error.with_cause(), "the check of the version failed; trying again later");
+                if let Some(wait) = error.retry_after() {
+                    machine.doubt().wait(Instant::now() + wait.min(LONGEST_WAIT));
+                }
                 None
             }
         }

@@ -61,6 +61,19 @@ impl Closed {
     }
 }
 
+/// How far the present doubt was looked into.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    #[default]
+    NotYet,
+    /// The check under way looks at the last change only.
+    LastChange,
+    /// The check under way may lead to a comparison.
+    Thorough,
+    /// The last change is as it was, and the rest waits for a comparison.
+    WaitsForComparison,
+}
+
 /// The doubts about the server since a watch was lost.
 #[derive(Debug, Default)]
 pub(super) struct Doubt {
@@ -77,6 +90,9 @@ pub(super) struct Doubt {
     /// Whether there were too many of them.
     overflowed: bool,
     next_check: Option<Instant>,
+    /// When a check may lead to a comparison again. Until then it looks at the last change only.
+    next_comparison: Option<Instant>,
+    look: Look,
     /// How many checks in a row had no answer.
     unanswered: u32,
     /// The last change that was seen.
@@ -114,13 +130,14 @@ impl Doubt {
     /// A list is complete; `newest` was changed last.
     pub(super) fn listed(&mut self, newest: Option<Witness>, now: Instant) {
         // A server that takes seconds to open each watch must not cause one comparison after the other.
-        let (mut next_check, mut comparisons) = (self.next_check, self.comparisons);
+        let (next_check, mut next_comparison, mut comparisons) =
+            (self.next_check, self.next_comparison, self.comparisons);
         if !self.reached.is_empty() {
             let wait = COMPARE_EVERY.saturating_mul(1 << comparisons.min(8)).min(COMPARE_LAST);
-            next_check = next_check.max(Some(now + wait));
+            next_comparison = next_comparison.max(Some(now + wait));
             comparisons = comparisons.saturating_add(1);
         }
-        *self = Self { witness: newest, next_check, comparisons, ..Self::default() };
+        *self = Self { witness: newest, next_check, next_comparison, comparisons, ..Self::default() };
         self.closed(now);
     }
 
@@ -154,6 +171,7 @@ impl Doubt {
             return;
         }
         self.untrusted = true;
+        self.look = Look::NotYet;
         let Some((version, witness, count)) = noted else { return };
         if let Some(last) = self.reached.back_mut().filter(|last| last.version == version) {
             // Nothing changed since; the store may have caught up meanwhile.
@@ -173,13 +191,16 @@ impl Doubt {
 
     /// When to make the next check.
     pub(super) fn check_at(&self, now: Instant) -> Option<Instant> {
-        self.reached.front().map(|_| self.next_check.unwrap_or(now))
+        let comparison = self.next_comparison.filter(|_| self.look == Look::WaitsForComparison);
+        self.reached.front().map(|_| self.next_check.max(comparison).unwrap_or(now))
     }
 
     /// What the next check looks for; `Err` if there is too much, or if the checks before had no answer. Until it has one, it
     /// counts as failed, because it ends with its watch.
     pub(super) fn begin_check(&mut self, now: Instant) -> Option<Result<Reached, ()>> {
         let reached = self.reached.front()?;
+        let thorough = reached.is_long_ago() && self.next_comparison.is_none_or(|at| now >= at);
+        self.look = if thorough { Look::Thorough } else { Look::LastChange };
         let given_up = self.overflowed || self.unanswered >= TRIES;
         let wait = CHECK_EVERY.saturating_mul(1 << self.unanswered.min(8)).min(CHECK_LAST);
         self.next_check = Some(now + wait);
@@ -187,8 +208,24 @@ impl Doubt {
         Some(if given_up { Err(()) } else { Ok(reached.clone()) })
     }
 
+    /// Whether the check under way may lead to a comparison.
+    pub(super) fn is_thorough(&self) -> bool {
+        self.look == Look::Thorough
+    }
+
+    /// The server asks to wait with the next check.
+    pub(super) fn wait(&mut self, until: Instant) {
+        self.next_check = self.next_check.max(Some(until));
+    }
+
     /// A check has an answer: the history is the same, or nobody can tell.
     pub(super) fn checked(&mut self, same: bool, now: Instant) {
+        if self.reached.front().is_some_and(Reached::is_long_ago) && !self.is_thorough() {
+            // The last change is as it was. All the others are compared as soon as that is allowed.
+            self.unanswered = 0;
+            self.look = Look::WaitsForComparison;
+            return;
+        }
         self.reached.pop_front();
         self.unanswered = 0;
         if !self.reached.is_empty() {
@@ -263,9 +300,9 @@ mod tests {
         let mut doubt = Doubt::default();
         let mut wait_after = |gap| {
             lose(&mut doubt, "5", None, gap);
-            doubt.next_check = None;
+            doubt.next_comparison = None;
             doubt.listed(None, now);
-            (doubt.next_check.unwrap() - now).as_secs()
+            (doubt.next_comparison.unwrap() - now).as_secs()
         };
         let waits: Vec<u64> = [5, 5, 5, 5, 5, 5, 5, 0, 5].into_iter().map(&mut wait_after).collect();
         assert_eq!(waits, [20, 40, 80, 160, 320, 600, 600, 20, 40]);
@@ -327,17 +364,35 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_does_not_bring_the_next_check_forward() {
+    async fn while_no_comparison_is_allowed_the_last_change_is_checked() {
         let now = Instant::now();
         let mut doubt = Doubt::default();
         lose(&mut doubt, "5", None, 5);
         doubt.begin_check(now).unwrap().unwrap();
+        assert!(doubt.is_thorough());
         doubt.listed(None, now);
         lose(&mut doubt, "7", None, 5);
-        assert_eq!(doubt.check_at(now), Some(now + COMPARE_EVERY));
-        doubt.checked(true, now);
-        doubt.listed(None, now);
-        lose(&mut doubt, "9", None, 5);
-        assert_eq!(doubt.check_at(now), Some(now + COMPARE_EVERY), "a list keeps it");
+        assert_eq!(doubt.check_at(now), Some(now + CHECK_EVERY), "a list keeps it");
+        doubt.begin_check(now + CHECK_EVERY).unwrap().unwrap();
+        assert!(!doubt.is_thorough());
+        doubt.checked(true, now + CHECK_EVERY);
+        assert_eq!(doubt.check_at(now), Some(now + COMPARE_EVERY), "the rest is still to be compared");
+        lose(&mut doubt, "7", None, 5);
+        assert_eq!(doubt.check_at(now), Some(now + 2 * CHECK_EVERY), "another gap, another check");
+        assert!(!doubt.is_trusted());
+        doubt.begin_check(now + COMPARE_EVERY).unwrap().unwrap();
+        assert!(doubt.is_thorough());
+        doubt.checked(true, now + COMPARE_EVERY);
+        assert!(doubt.is_trusted() && doubt.check_at(now).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_asks_to_wait_is_obeyed() {
+        let now = Instant::now();
+        let mut doubt = Doubt::default();
+        lose(&mut doubt, "5", None, 0);
+        doubt.begin_check(now).unwrap().unwrap();
+        doubt.wait(now + 10 * CHECK_EVERY);
+        assert_eq!(doubt.check_at(now), Some(now + 10 * CHECK_EVERY));
     }
 }

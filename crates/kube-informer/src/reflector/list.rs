@@ -18,9 +18,6 @@ use crate::delta_fifo::Delta;
 use crate::object::Arrival;
 use crate::source::{Answer, ListRequest, SourceError};
 
-/// How long a page of a comparison may pause.
-const COMPARE_WITHIN: Duration = Duration::from_secs(10);
-
 /// The longest list that is read: 50 million objects in pages of 500.
 const MAX_PAGES: u32 = 100_000;
 
@@ -63,8 +60,11 @@ impl Reflector {
         let mut pages = Pages::default();
         // A comparison interrupts a watch that may work, so it must not hang for long.
         let comparing = machine.verifies().is_some();
-        let deadline =
-            self.config.request_deadline.min(if comparing { COMPARE_WITHIN } else { Duration::MAX });
+        let deadline = self.config.request_deadline.min(if comparing {
+            machine.compare_within()
+        } else {
+            Duration::MAX
+        });
         loop {
             let page = match self.page(&request, &mut collected, machine.trusted(), deadline).await {
                 Ok(page) => page,
@@ -156,7 +156,7 @@ impl Reflector {
         let late = |_| SourceError::late("the list took too long", "no answer within the deadline");
         let Answer { wire, mut body } =
             timeout(deadline, self.source.list(request.clone())).await.map_err(late)??;
-        self.status.update(|status| status.wire = Some(wire));
+        self.status.update(|status| status.shown(wire));
         let mut items = Items::of(wire);
         while let Some(chunk) = timeout(deadline, body.next()).await.map_err(late)? {
             let chunk = chunk?;

@@ -48,6 +48,9 @@ const BROKEN_FOR: Duration = Duration::from_mins(10);
 /// How much longer than it should a watch may be silent, or last.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
+/// How long a page of the first comparison may take.
+const COMPARE_WITHIN: Duration = Duration::from_secs(10);
+
 /// After this long without a frame, a watch that ends was silent, so the version is checked.
 const QUIET: Duration = Duration::from_secs(150);
 
@@ -280,6 +283,11 @@ impl Machine {
         Some(self.compared_at? + wait.saturating_mul(self.unverified + 1).min(RECHECK_LAST.max(wait)))
     }
 
+    /// How long a page of a comparison may take. A server that is slow for good gets more time after each comparison that fails.
+    pub(super) fn compare_within(&self) -> Duration {
+        COMPARE_WITHIN.saturating_mul(1 << self.unverified.min(8))
+    }
+
     /// The version to ask a list for; `None` asks for the newest.
     pub(super) fn list_version(&self) -> Option<ResourceVersion> {
         let seen = self.version.clone().filter(ResourceVersion::is_comparable);
@@ -504,8 +512,11 @@ impl Machine {
                 self.failure_wait(error, now)
             }
             Outcome::Failed(error) => self.failed(error, now),
-            // It says nothing about streaming lists; and a list in pages would cost such a server more.
-            Outcome::NotBegun(error) => self.failure_wait(error, now),
+            // It says nothing about streaming lists.
+            Outcome::NotBegun(error) => {
+                self.refuse_stream();
+                self.failure_wait(error, now)
+            }
             Outcome::NoEnd(why) => self.stop_streaming(why, now + REJECTED_FOR),
             Outcome::Ended(ended) => self.ended(ended, now),
             Outcome::Lost(error) => self.relist(Some(error), now),
@@ -530,9 +541,9 @@ impl Machine {
     fn ended(&mut self, ended: &Ended, now: Instant) -> Duration {
         let failure = ended.failure.as_ref();
         if !ended.on_time || ended.silent >= QUIET {
-            // A connection that breaks after a silence may have been dead since its last frame.
-            let broke = failure.is_some_and(|error| error.code().is_none() && !error.is_late());
-            let dead = ended.dead || (broke && ended.silent >= QUIET);
+            // A connection that ends too early after a silence may have been dead since its last frame.
+            let speaks = ended.on_time || failure.is_some_and(|error| error.code().is_some());
+            let dead = ended.dead || (!speaks && ended.silent >= QUIET);
             self.doubt.lost(now, if dead { ended.silent } else { Duration::ZERO });
         }
         if self.version.as_ref().is_some_and(is_absent) {
@@ -559,14 +570,7 @@ impl Machine {
                 self.fail(now);
                 return self.stop_streaming("the server rejects streaming lists", now + REJECTED_FOR);
             }
-            Step::Stream if is_away || error.is_not_found() => {}
-            // Who may not watch, or is not known, may still be allowed to list.
-            Step::Stream if matches!(error.code(), Some(401 | 403)) => {
-                self.refused_streams += 1;
-                if self.refused_streams.is_multiple_of(STREAM_TRIES) {
-                    self.step = Step::List { limit: self.config.page_size };
-                }
-            }
+            Step::Stream if is_away || matches!(error.code(), Some(401 | 403 | 404)) => self.refuse_stream(),
             Step::Stream => {
                 self.broken_streams += 1;
                 if self.broken_streams >= STREAM_TRIES {
@@ -578,9 +582,11 @@ impl Machine {
             Step::List { .. } if self.verifying => {
                 self.verifying = false;
                 self.unverified = self.unverified.saturating_add(1);
-                self.compared_at = Some(now);
+                self.compared_at = Some(now + error.retry_after().unwrap_or_default().min(RECHECK_LAST));
                 self.doubted_since.get_or_insert(now);
                 self.step = Step::Watch;
+                let _ = self.failure_wait(error, now);
+                return self.retry.spread(RESUME_SPREAD);
             }
             Step::List { .. } if self.probing && !error.needs_list() => self.step = Step::Watch,
             Step::List { .. } => {
@@ -601,6 +607,14 @@ impl Machine {
             }
         }
         self.failure_wait(error, now)
+    }
+
+    /// Where no watch can be had, a list may: each third attempt is one.
+    fn refuse_stream(&mut self) {
+        self.refused_streams += 1;
+        if self.refused_streams.is_multiple_of(STREAM_TRIES) {
+            self.step = Step::List { limit: self.config.page_size };
+        }
     }
 
     /// A watch was refused, or brought nothing.

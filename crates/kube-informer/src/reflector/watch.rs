@@ -319,7 +319,7 @@ impl Reflector {
             timeout(self.config.request_deadline, self.source.watch(request)).await.map_err(late)??;
         self.heard(0);
         let Answer { wire, body } = answer;
-        self.status.update(|status| status.wire = Some(wire));
+        self.status.update(|status| status.shown(wire));
         Ok(Open { body, frames: Frames::of(wire), wire })
     }
 

@@ -58,6 +58,16 @@ pub enum History {
     Unknown,
 }
 
+/// The answer of a server that does not have the version of the cache yet.
+pub(super) const BEHIND: History = History::Other("the server has not reached the version of the cache");
+
+impl History {
+    /// Whether a replica that is behind for a moment would answer so, too.
+    pub(super) fn is_behind(self) -> bool {
+        self == BEHIND
+    }
+}
+
 /// The checks of all sources of one client, so that informers of the same kind share one.
 #[derive(Debug, Clone, Default)]
 pub struct Histories {
@@ -172,7 +182,7 @@ impl Listed {
         }
         // Some servers answer an exact request with what they have now.
         let behind = found.as_u64().is_some_and(|found| found > 0) && found < *version;
-        Some(if behind { History::Other("the server is at an older version") } else { History::Unknown })
+        Some(if behind { BEHIND } else { History::Unknown })
     }
 
     /// How many objects there are, if the page says so.

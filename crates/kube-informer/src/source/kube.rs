@@ -28,6 +28,10 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 /// How much of the answer to a check is read. It has the metadata of one object, or one object.
 const MAX_CHECK_BYTES: usize = 4 << 20;
 
+/// How often a server must answer that it has not reached a version, and how far apart, before it counts as restored.
+const BEHIND_TRIES: u32 = 3;
+const BEHIND_WAIT: Duration = Duration::from_millis(2500);
+
 /// At most this many objects are compared whole after a long gap: they fit into one page, which costs one request.
 const FEW: usize = 500;
 
@@ -261,7 +265,7 @@ impl ListWatch for KubeSource {
     fn check(&self, request: CheckRequest) -> BoxFuture<'_, Result<History, SourceError>> {
         Box::pin(async move {
             let of = (Kind::clone(&self.kind), self.namespace.clone());
-            let history = self.histories.check(of, &request, self.read_history(&request)).await?;
+            let history = self.histories.check(of, &request, self.confirmed_history(&request)).await?;
             // After a long gap a doubt is not left alone.
             let doubtful = history == History::Unknown && request.thorough;
             Ok(if doubtful { History::Expired } else { history })
@@ -270,6 +274,18 @@ impl ListWatch for KubeSource {
 }
 
 impl KubeSource {
+    /// What three answers in a row say: a replica that is behind for a moment is not a restored server.
+    async fn confirmed_history(&self, request: &CheckRequest) -> Result<History, SourceError> {
+        for _ in 1..BEHIND_TRIES {
+            let history = self.read_history(request).await?;
+            if !history.is_behind() {
+                return Ok(history);
+            }
+            tokio::time::sleep(BEHIND_WAIT).await;
+        }
+        self.read_history(request).await
+    }
+
     /// One or two exact reads of metadata at the version of the cache, at most one object each.
     async fn read_history(&self, request: &CheckRequest) -> Result<History, SourceError> {
         let selected = !self.labels.is_empty() || !self.fields.is_empty();
@@ -278,7 +294,11 @@ impl KubeSource {
                 Ok(listed) => listed,
                 Err(history) => return Ok(history),
             };
-            match (listed.count(), request.count.filter(|_| !selected)) {
+            match (listed.count(), request.count) {
+                // No server counts what a selector leaves.
+                (_, Some(count)) if selected && request.thorough && count <= FEW => return Ok(History::Few),
+                _ if selected && request.thorough => return Ok(History::Expired),
+                _ if selected => {}
                 (Some(found), Some(count)) if found != count => {
                     return Ok(History::Other("the number of objects is not as it was"));
                 }
@@ -329,7 +349,7 @@ impl KubeSource {
         let answer = match self.get(&uri, accept).await {
             Ok(answer) => answer,
             Err(error) if error.is_version_too_large() => {
-                return Ok(Err(History::Other("the server has not reached the version of the cache")));
+                return Ok(Err(super::history::BEHIND));
             }
             Err(error) if error.is_expired() => return Ok(Err(History::Expired)),
             // A server that does not know exact reads, or does not allow this one, cannot tell.
