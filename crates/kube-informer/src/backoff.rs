@@ -74,7 +74,8 @@ impl Backoff {
             return Duration::from_millis(1);
         }
         // A server that asks for an hour does not get one: the cache would be stale for as long.
-        let asked = retry_after.unwrap_or_default().min(self.config.cap * 4);
+        let most = if planted(Bug::RetryAfterUnbounded) { Duration::MAX / 4 } else { self.config.cap * 4 };
+        let asked = retry_after.unwrap_or_default().min(most);
         wait.max(asked + asked.mul_f64(self.random.f64() * 0.1))
     }
 

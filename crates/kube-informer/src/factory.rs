@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Kind;
 use crate::delta_fifo::Scope;
 use crate::object::View;
+use crate::planted::{Bug, planted};
 use crate::shared_informer::{
     CacheKey, Core, InformerOptions, Keeper, NotSynced, Several, Shape, SharedInformer, SourceOf, Tasks,
     Unfinished, Unhealthy,
@@ -266,7 +267,8 @@ impl SharedInformerFactory {
         let mut informers = self.lock();
         if !options.changing_namespaces
             && let Some((_, keeper)) = informers.shared.iter().find(|(known, _)| *known == key)
-            && let Some(keeper) = keeper.upgrade().filter(|keeper| !keeper.is_over())
+            && let Some(keeper) =
+                keeper.upgrade().filter(|keeper| !keeper.is_over() || planted(Bug::OverInformerShared))
         {
             return match keeper.core().options.difference(&options) {
                 Some(option) => Err(Conflict { kind: kind.to_string(), option }),
@@ -326,7 +328,8 @@ impl SharedInformerFactory {
     fn keepers(&self) -> Vec<Arc<Keeper>> {
         let informers = self.lock();
         let shared = informers.shared.iter().map(|(_, keeper)| keeper);
-        shared.chain(&informers.unshared).filter_map(Weak::upgrade).collect()
+        let unshared = informers.unshared.iter().filter(|_| !planted(Bug::UnsharedForgotten));
+        shared.chain(unshared).filter_map(Weak::upgrade).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Informers> {

@@ -14,6 +14,7 @@ use serde_json::json;
 use super::Context;
 use super::action::{Action, Failure};
 use crate::object::{Object, View};
+use crate::planted::{Bug, planted};
 
 /// When an object that got the finalizer is looked at again, if its change is not heard of before: a filter may keep it back.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -163,11 +164,14 @@ where
         conflicts += 1;
         let now = if gone { None } else { api.get_metadata_opt(object.name()).await? };
         let Some(now) = now else { return confirm_gone(context, object) };
-        if now.metadata.uid.as_deref().is_some_and(|uid| *object.uid() != *uid) {
+        let another = now.metadata.uid.as_deref().is_some_and(|uid| *object.uid() != *uid);
+        if another && !planted(Bug::AnotherUidPatched) {
             return Ok(());
         }
         version = now.metadata.resource_version.unwrap_or_default();
-        finalizers = now.metadata.finalizers.unwrap_or_default();
+        if !planted(Bug::OthersFinalizersDropped) {
+            finalizers = now.metadata.finalizers.unwrap_or_default();
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::ObjectKey;
+use crate::planted::{Bug, planted};
 use crate::workqueue::WorkQueue;
 
 /// The queue hands out keys unless one of the two wants a pause.
@@ -25,7 +26,10 @@ impl Gate {
 
     /// Pauses or resumes as the user asks.
     pub(super) fn pause(&self, pause: bool) {
-        self.change(|wanted| wanted.by_user = pause);
+        self.change(|wanted| {
+            wanted.by_user = pause;
+            wanted.by_controller &= pause || !planted(Bug::HoldOverruled);
+        });
     }
 
     /// Pauses or resumes because a source has or has not a part that was not read yet.

@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
@@ -16,6 +17,7 @@ use super::source::{PATIENCE, SourceCell, SourceState, SourceStats};
 use crate::ObjectKey;
 use crate::intake::panic_text;
 use crate::object::{Kind, Object, View};
+use crate::planted::{Bug, planted};
 use crate::processor::Hops;
 use crate::reflector::ReflectorStatus;
 use crate::shared_informer::{Need, Registration, SharedInformer};
@@ -163,7 +165,8 @@ impl Running {
     pub(super) fn look(&self) -> Option<SourceStats> {
         let Feed::Informer { informer, registration, optional, .. } = &self.feed else { return None };
         let unread = informer.unread();
-        let missing = |part: &ReflectorStatus| part.missing_for.is_some_and(|time| time >= PATIENCE);
+        let patience = if planted(Bug::AbsentTooSoon) { Duration::ZERO } else { PATIENCE };
+        let missing = |part: &ReflectorStatus| part.missing_for.is_some_and(|time| time >= patience);
         let absent = || *optional && unread.iter().all(missing) && registration.depth() == 0;
         self.cell.set(if unread.is_empty() && registration.has_synced() {
             SourceState::Ready
@@ -232,6 +235,9 @@ where
 {
     let (queue, source, keys) = (target.queue.clone(), Arc::clone(source), Arc::clone(keys));
     Hops::Map(Arc::new(move |state| {
+        if planted(Bug::HopsNotMapped) {
+            return;
+        }
         for key in keys(&Object::new(Arc::clone(state))) {
             let cause = Some(Cause::new(Arc::clone(&source), "updated"));
             queue.add_with(key, Add { cause, ..Add::default() });
@@ -243,7 +249,7 @@ where
 pub(super) fn owner_of<T>(owner: &Kind, owned: &Object<T>) -> Vec<ObjectKey> {
     let managers = owned.owners().iter().filter(|manager| {
         // Versions come and go; the group and the kind say what it is.
-        manager.controller
+        (manager.controller || planted(Bug::AnyOwnerCounts))
             && *manager.kind == *owner.kind()
             && group(&manager.api_version) == group(owner.api_version())
     });

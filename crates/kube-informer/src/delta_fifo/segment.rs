@@ -71,6 +71,9 @@ impl Segment {
 
     /// Lets a resync of a key that waits be for these handlers, too.
     pub(super) fn join_round(&mut self, key: &ObjectKey, more: Option<&[u64]>) {
+        if planted(Bug::SyncRoundNotJoined) {
+            return;
+        }
         let Self::Deltas(deltas) = self else { return };
         if let Some([Element::Delta(waiting)]) = deltas.items.get_mut(key).map(Vec::as_mut_slice)
             && waiting.kind == DeltaType::Sync
@@ -149,7 +152,7 @@ impl Deltas {
             // Two deletes in a row are one: the one that knows the final state, else the first.
             let keep_first =
                 elements.last().and_then(Element::delta).is_some_and(|first| !first.final_state_unknown);
-            if keep_first {
+            if keep_first && !planted(Bug::SecondDeleteWins) {
                 return element.size();
             }
             return elements.pop().map_or(0, |first| {

@@ -108,7 +108,8 @@ impl Buffer {
     /// Adds a list of objects that the store did not have before. They are not queued, whatever their number.
     pub(super) fn walk(&mut self, mut walk: Walk) {
         let queued = || self.queue.iter().filter_map(|waiting| waiting.owed.key());
-        if !self.merged.keys().chain(queued()).any(|key| walk.contains(key)) {
+        let waits = self.merged.keys().chain(queued()).any(|key| walk.contains(key));
+        if !waits || planted(Bug::WalkOvertakesDeletes) {
             self.walks.extend(Some(walk).filter(|walk| walk.left > 0));
             return;
         }
@@ -126,7 +127,8 @@ impl Buffer {
         let since = Instant::now();
         // Once anything is merged, everything new is, until the merged have been heard: order within a key stays.
         let room = self.queue.len() < self.limit || planted(Bug::UnboundedBuffer);
-        if self.merged_order.is_empty() && room {
+        let none_merged = self.merged_order.is_empty() || planted(Bug::QueuedPastMerged);
+        if none_merged && room {
             self.queue.push_back(Waiting { owed, since });
             return;
         }
@@ -164,7 +166,8 @@ impl Buffer {
         if let Some((_, key)) = self.merged_order.pop_first() {
             let owed = self.merged.remove(&key).map(|(_, waiting)| waiting.owed);
             let between = owed.iter().filter_map(|owed| owed.merged.as_ref());
-            self.kept -= between.map(|merged| merged.between.len()).sum::<usize>();
+            let freed = between.map(|merged| merged.between.len()).sum::<usize>();
+            self.kept -= if planted(Bug::KeptStatesNeverFreed) { 0 } else { freed };
             return owed;
         }
         self.merged.shrink_to(self.limit);

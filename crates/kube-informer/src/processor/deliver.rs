@@ -25,7 +25,7 @@ where
         let mut panicked = false;
         for (number, event) in events(&listener, owed, filter.as_ref()).into_iter().flatten().enumerate() {
             // The handler may have been removed while its first callback ran.
-            if number > 0 && listener.is_over() {
+            if number > 0 && listener.is_over() && !planted(Bug::CalledAfterRemoval) {
                 break;
             }
             let call = async {
@@ -84,6 +84,9 @@ where
             }
             let owed = reader.listener.next().await?;
             reader.taken = Some(owed.initial);
+            if let Some(initial) = reader.taken.take_if(|_| planted(Bug::StreamHeardTooEarly)) {
+                reader.listener.heard(initial);
+            }
             reader.ready.extend(events(&reader.listener, owed, reader.filter.as_ref()).into_iter().flatten());
         }
     })

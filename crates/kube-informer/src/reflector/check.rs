@@ -11,6 +11,7 @@ use super::Reflector;
 use super::doubt::Reached;
 use super::machine::{Machine, Outcome};
 use crate::object::Entry;
+use crate::planted::{Bug, planted};
 use crate::source::{CheckRequest, History, SourceError, Witness};
 
 /// How long a server may ask to wait with the next check.
@@ -23,7 +24,7 @@ impl Reflector {
     /// How many objects the cache has at this version, if that can be compared.
     pub(super) fn count_at(&self, version: &ResourceVersion) -> Option<usize> {
         let state = self.intake.state.load();
-        let caught_up = state.version(&self.scope) == Some(version);
+        let caught_up = state.version(&self.scope) == Some(version) || planted(Bug::CountBehindCompared);
         (caught_up && state.nameless.is_empty()).then(|| state.count(&self.scope))
     }
 
@@ -69,6 +70,9 @@ impl Reflector {
             }
             Err(error) => {
                 debug!(error = error.with_cause(), "the check of the version failed; trying again later");
+                if planted(Bug::FailedCheckCounts) {
+                    machine.doubt().checked(false, Instant::now());
+                }
                 if let Some(wait) = error.retry_after() {
                     machine.doubt().wait(Instant::now() + wait.min(LONGEST_WAIT));
                 }

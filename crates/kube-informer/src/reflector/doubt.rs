@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube_wire::ResourceVersion;
 use tokio::time::Instant;
 
+use crate::planted::{Bug, planted};
 use crate::source::Witness;
 
 /// Checks of the version are at least this far apart.
@@ -57,7 +58,8 @@ struct Closed {
 
 impl Closed {
     fn gap(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.at).max(self.dead)
+        let dead = if planted(Bug::DeadTimeNotCounted) { Duration::ZERO } else { self.dead };
+        now.saturating_duration_since(self.at).max(dead)
     }
 }
 
@@ -135,7 +137,7 @@ impl Doubt {
         if !self.reached.is_empty() {
             let wait = COMPARE_EVERY.saturating_mul(1 << comparisons.min(8)).min(COMPARE_LAST);
             next_comparison = next_comparison.max(Some(now + wait));
-            comparisons = comparisons.saturating_add(1);
+            comparisons = comparisons.saturating_add(u32::from(!planted(Bug::ComparisonsNotSpaced)));
         }
         *self = Self { witness: newest, next_check, next_comparison, comparisons, ..Self::default() };
         self.closed(now);
@@ -150,6 +152,9 @@ impl Doubt {
 
     /// The last change could not be read.
     pub(super) fn forget_witness(&mut self) {
+        if planted(Bug::UnreadWitnessKept) {
+            return;
+        }
         self.witness = None;
     }
 
@@ -180,7 +185,8 @@ impl Doubt {
             last.resumed_at = now;
             return;
         }
-        if self.reached.len() > 1 && self.reached.back().is_some_and(|last| !last.is_long_ago()) {
+        let replaceable = |last: &Reached| !last.is_long_ago() || planted(Bug::LongGapForgotten);
+        if self.reached.len() > 1 && self.reached.back().is_some_and(replaceable) {
             self.reached.pop_back();
         }
         let (lost_at, resumed_at) = (closed.at, now);
@@ -230,7 +236,7 @@ impl Doubt {
         self.unanswered = 0;
         if !self.reached.is_empty() {
             self.next_check = Some(now);
-        } else if same && self.closed.is_none() {
+        } else if (same || planted(Bug::UnknownHistoryTrusted)) && self.closed.is_none() {
             self.untrusted = false;
         }
     }

@@ -16,6 +16,7 @@ use super::{Change, Phase, Reflector, Replacement};
 use crate::SetAside;
 use crate::delta_fifo::Delta;
 use crate::object::Arrival;
+use crate::planted::{Bug, planted};
 use crate::source::{Answer, ListRequest, SourceError};
 
 /// The longest list that is read: 50 million objects in pages of 500.
@@ -35,7 +36,7 @@ impl Pages {
     /// Takes the token of the next page.
     fn follow(&mut self, token: &str) -> Result<(), &'static str> {
         self.read += 1;
-        if self.remembered == token {
+        if self.remembered == token && !planted(Bug::RepeatedTokenFollowed) {
             return Err("its continue tokens repeat, so it has no end");
         }
         if self.read >= MAX_PAGES {

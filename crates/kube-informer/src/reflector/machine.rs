@@ -341,13 +341,16 @@ impl Machine {
     /// A watch was silent for too long. A server that sends bookmarks only while something changes must not lose every
     /// second watch to this, so their interval is learned again.
     pub(super) fn was_silent(&mut self) {
-        self.bookmark_interval = None;
+        if !planted(Bug::SilentIntervalKept) {
+            self.bookmark_interval = None;
+        }
     }
 
     /// Whether a list at this version can be used.
     pub(super) fn judge(&self, version: &ResourceVersion, now: Instant) -> Verdict {
+        let long_enough = |first: Instant| now >= first + OLDER_SPAN || planted(Bug::SpanOfOlderIgnored);
         let confirmed =
-            self.older.is_some_and(|(lists, first)| lists + 1 >= OLDER_LISTS && now >= first + OLDER_SPAN);
+            self.older.is_some_and(|(lists, first)| lists + 1 >= OLDER_LISTS && long_enough(first));
         match &self.version {
             _ if planted(Bug::StaleListAccepted) => Verdict::Accept,
             Some(seen) if version < seen && confirmed && !self.any_version => Verdict::Restored,
@@ -396,7 +399,9 @@ impl Machine {
         self.doubt.listed(newest, at);
         self.compared_at = Some(at);
         self.doubted_since = None;
-        self.unverified = 0;
+        if !planted(Bug::UnverifiedNotReset) {
+            self.unverified = 0;
+        }
         self.odd_lists = 0;
         self.older = None;
         self.restored = false;
@@ -481,6 +486,7 @@ impl Machine {
     pub(super) fn on(&mut self, outcome: &Outcome, now: Instant) -> Duration {
         if let Some(paged) = self.paged
             && paged.until.is_some_and(|until| now >= until)
+            && !planted(Bug::StreamsNeverAgain)
         {
             self.paged = None;
         }
@@ -557,6 +563,7 @@ impl Machine {
         if self.advanced || (lasted && !refused) {
             self.prove();
             self.failing = None;
+            let failure = failure.filter(|_| !planted(Bug::RetryAfterLostOnEnd));
             let asked = failure.and_then(SourceError::retry_after).map(|time| self.retry.next(Some(time)));
             return asked.unwrap_or_default().max(self.retry.spread(RESUME_SPREAD));
         }
@@ -588,7 +595,11 @@ impl Machine {
                 let _ = self.failure_wait(error, now);
                 return self.retry.spread(RESUME_SPREAD);
             }
-            Step::List { .. } if self.probing && !error.needs_list() => self.step = Step::Watch,
+            Step::List { .. }
+                if self.probing && !error.needs_list() && !planted(Bug::PollFailureForgetsWatch) =>
+            {
+                self.step = Step::Watch;
+            }
             Step::List { .. } => {
                 // A restored server will not have that version for a long time, and no server has a garbled one.
                 self.any_version &= !error.needs_list() && !error.is_rejected();
@@ -640,6 +651,7 @@ impl Machine {
         self.probing = true;
         // Streaming lists are watches, and these do not work.
         self.step = Step::List { limit: self.config.page_size };
+        let failure = failure.filter(|_| !planted(Bug::PollWithoutRetryAfter));
         self.poll.next(failure.and_then(SourceError::retry_after))
     }
 
@@ -659,7 +671,10 @@ impl Machine {
     }
 
     fn fail(&mut self, now: Instant) {
-        let (since, failures) = self.failing.unwrap_or((now, 0));
+        let (mut since, failures) = self.failing.unwrap_or((now, 0));
+        if planted(Bug::FailingSinceMoves) {
+            since = now;
+        }
         self.failing = Some((since, failures.saturating_add(1)));
     }
 
@@ -669,7 +684,9 @@ impl Machine {
         if away != self.away {
             // The server returned, or is gone: the waits before say nothing about this.
             self.away = away;
-            self.retry.succeeded();
+            if !planted(Bug::AwayWaitsKept) {
+                self.retry.succeeded();
+            }
         }
         let since = self.failing.map(|(since, _)| now.saturating_duration_since(since)).unwrap_or_default();
         if away {

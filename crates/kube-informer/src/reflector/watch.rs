@@ -105,7 +105,9 @@ impl Reflector {
             };
             match self.hear(open.wire, &frame, machine.trusted()) {
                 Heard::Object { delta, .. } if delta.kind == DeltaType::Deleted => {
-                    collected.remove(delta.object.key()).await;
+                    if !planted(Bug::DeleteInStreamIgnored) {
+                        collected.remove(delta.object.key()).await;
+                    }
                 }
                 Heard::Object { delta, .. } => {
                     collected.add(Taken { entry: delta.object, values: delta.values }).await;
@@ -396,6 +398,7 @@ impl Reflector {
                 delta: Box::new(Delta::tombstone(Arc::clone(&slot.entry))),
                 version: version.clone(),
             },
+            _ if planted(Bug::UnreadDeleteLost) => Heard::Nothing,
             // It may still be on its way into the store.
             _ => Heard::Unreadable(aside.clone()),
         }

@@ -179,7 +179,7 @@ impl Core {
         let mut scopes = self.lock_scopes();
         // It may have been dropped while its list stood in the queue.
         let watched = scopes.all.iter().any(|(known, _)| *known == scope);
-        if watched && !scopes.listed.contains(&scope) {
+        if (watched || planted(Bug::DroppedScopeListed)) && !scopes.listed.contains(&scope) {
             scopes.listed.push(scope);
             self.scopes_changed.send_replace(());
         }
@@ -219,7 +219,9 @@ impl Core {
         scopes.all.retain(|(scope, _)| !removed.contains(scope));
         scopes.listed.retain(|scope| !removed.contains(scope));
         scopes.all.extend(added.iter().map(|scope| (scope.clone(), Arc::default())));
-        self.check_synced(&mut processor, &scopes);
+        if !planted(Bug::RemovalNeverSyncs) {
+            self.check_synced(&mut processor, &scopes);
+        }
         self.scopes_changed.send_replace(());
         (added, removed)
     }

@@ -196,7 +196,7 @@ impl Keeper {
             let mut before = life.last.clone();
             if let Some(run) = life.run.as_mut() {
                 // A scope that overlaps with one that leaves must list after it has left, or its objects would leave, too.
-                if removed.is_empty() {
+                if removed.is_empty() || planted(Bug::OverlapListsFirst) {
                     self.reflect_missing(run, &added);
                 }
                 ended.extend(run.reflectors.extract_if(.., |(scope, _, _)| removed.contains(scope)));
@@ -247,7 +247,7 @@ impl Keeper {
         let (cancel, before) = (cancel.clone(), run.before.clone());
         let work = run.tracker.track_future(async move {
             // Even if this run is over already: the next one waits for this one only.
-            if let Some(before) = before {
+            if let Some(before) = before.filter(|_| !planted(Bug::EarlierRunNotAwaited)) {
                 before.wait().await;
             }
             tokio::select! {
@@ -293,6 +293,9 @@ impl Keeper {
 
     /// Keeps this informer until something has come to its end.
     pub(crate) fn keep_until(self: &Arc<Self>, end: impl Future<Output = ()> + Send + 'static) {
+        if planted(Bug::DetachLetsGo) {
+            return;
+        }
         let keeper = Arc::clone(self);
         self.spawn_task(None, async move {
             end.await;

@@ -88,7 +88,9 @@ impl Registration {
         let listener = Listener::new(config, Some(found), core.has_synced());
         processor.add(Arc::clone(&listener));
         drop(processor);
-        core.handlers_changed.notify_one();
+        if !planted(Bug::NewHandlerNotNoticed) {
+            core.handlers_changed.notify_one();
+        }
         Self { keeper: Arc::clone(keeper), listener, detached: false }
     }
 

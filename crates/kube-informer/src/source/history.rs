@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::SourceError;
 use crate::ObjectKey;
 use crate::object::{Kind, Uid};
+use crate::planted::{Bug, planted};
 
 /// What is asked of [`ListWatch::check`](super::ListWatch::check).
 #[derive(Debug, Clone)]
@@ -107,11 +108,12 @@ impl Checked {
     /// check says nothing about one that was cut off before. Nor does a check that was over before a restore.
     fn answers(&self, request: &CheckRequest) -> bool {
         let covers = self.lost_at <= request.lost_at + TOGETHER
-            && self.version >= request.version
+            && (self.version >= request.version || planted(Bug::LowerVersionAnswers))
             && self.began + TOGETHER >= request.resumed_at
             && self.thorough == request.thorough
             && (!self.thorough || self.history != History::Same || self.asks_as(request));
-        self.began >= request.lost_at && (covers || matches!(self.history, History::Other(_)))
+        let recent = self.began >= request.lost_at || planted(Bug::OldVerdictAnswers);
+        recent && (covers || matches!(self.history, History::Other(_)))
     }
 }
 

@@ -21,6 +21,7 @@ use super::{
     Answer, CheckRequest, Histories, History, ListRequest, ListWatch, SourceError, WatchRequest, Witness,
 };
 use crate::object::{Kind, Wire};
+use crate::planted::{Bug, planted};
 
 /// How much of an error's body is read.
 const MAX_ERROR_BYTES: usize = 64 << 10;
@@ -197,7 +198,7 @@ impl KubeSource {
             }
         })?;
         let (head, body) = response.into_parts();
-        if head.status == StatusCode::NOT_ACCEPTABLE {
+        if head.status == StatusCode::NOT_ACCEPTABLE && !planted(Bug::ProtobufOfferedAgain) {
             // Offered both, it took neither: the next try is the plainest there is.
             self.protobuf.store(false, Ordering::Relaxed);
         }
@@ -206,6 +207,7 @@ impl KubeSource {
                 .headers
                 .get(RETRY_AFTER)
                 .and_then(|value| value.to_str().ok()?.parse().ok())
+                .filter(|_| !planted(Bug::RetryAfterHeaderIgnored))
                 .map(Duration::from_secs);
             let body = Limited::new(body, MAX_ERROR_BYTES).collect().await.map(|body| body.to_bytes());
             let body = body.unwrap_or_default();
@@ -288,7 +290,8 @@ impl KubeSource {
 
     /// One or two exact reads of metadata at the version of the cache, at most one object each.
     async fn read_history(&self, request: &CheckRequest) -> Result<History, SourceError> {
-        let selected = !self.labels.is_empty() || !self.fields.is_empty();
+        let selected =
+            (!self.labels.is_empty() || !self.fields.is_empty()) && !planted(Bug::CountDespiteSelector);
         if request.thorough || request.witness.is_none() {
             let listed = match self.exact(&request.version, None).await? {
                 Ok(listed) => listed,

@@ -73,7 +73,8 @@ impl Indexer {
     /// The right to write a batch; `None` if the indexes have changed since it was prepared, and it must be prepared again.
     pub(crate) fn begin(&self, prepared: &Prepared) -> Option<MutexGuard<'_, Writer>> {
         let writer = self.lock();
-        (prepared.generation == self.indexes.load().generation).then_some(writer)
+        let current = prepared.generation == self.indexes.load().generation;
+        (current || planted(Bug::GenerationNotChecked)).then_some(writer)
     }
 
     /// Writes all of a batch in one step. Readers see all of it or nothing.
@@ -123,7 +124,9 @@ impl Indexer {
         }
         state.nameless.extend(batch.nameless.into_iter().map(|(scope, aside)| (scope, Arc::new(aside))));
         let surplus = state.nameless.len().saturating_sub(NAMELESS_SHOWN);
-        state.nameless.drain(..surplus);
+        if !planted(Bug::NamelessUnbounded) {
+            state.nameless.drain(..surplus);
+        }
         for (scope, version) in batch.versions {
             // A list may be of an older state, after a restore; events that come twice must not turn the time back.
             let older = state.version(&scope).is_some_and(|now| version < *now);
@@ -202,7 +205,8 @@ fn write(state: &mut State, key: &ObjectKey, delta: Delta, initial: bool, truste
         }
         let (old, _) = old?;
         let another = old.uid() != new.uid();
-        if another && !delta.final_state_unknown && *new.version() < *old.version() {
+        let judged = another && !planted(Bug::DeleteOfEarlierObject);
+        if judged && !delta.final_state_unknown && *new.version() < *old.version() {
             return None;
         }
         state.remove(key);
@@ -229,7 +233,9 @@ fn write(state: &mut State, key: &ObjectKey, delta: Delta, initial: bool, truste
     state.set_aside.remove(key);
     if same {
         // What could not be read turned out to be what is stored.
-        state.unmark(key);
+        if !planted(Bug::StaleAfterSame) {
+            state.unmark(key);
+        }
         return None;
     }
     let recreated = old.uid() != new.uid() && !planted(Bug::RecreatedAsUpdated);

@@ -11,6 +11,7 @@ use kube_wire::{LabelSelector, ResourceVersion};
 use super::{IndexError, Slot, State};
 use crate::delta_fifo::Scope;
 use crate::object::{Entry, Object};
+use crate::planted::{Bug, planted};
 use crate::{ObjectKey, SetAside};
 
 /// How many objects an owned iteration takes from the store at a time.
@@ -293,7 +294,8 @@ impl<K> Query<K> {
         let indexed = |(index, value): &(Arc<str>, Arc<str>)| {
             self.state.index(index).is_some_and(|index| index.has(value, entry.key()))
         };
-        !self.nothing && entry.matches(&self.selector) && self.indexes.iter().all(indexed)
+        let counted = if planted(Bug::SecondIndexIgnored) { 1 } else { usize::MAX };
+        !self.nothing && entry.matches(&self.selector) && self.indexes.iter().take(counted).all(indexed)
     }
 
     fn iter_after<'a>(&'a self, after: Option<&ObjectKey>) -> Box<dyn Iterator<Item = &'a Arc<Entry>> + 'a> {

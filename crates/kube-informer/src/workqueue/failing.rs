@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::rate_limit::RateLimit;
+use crate::planted::{Bug, planted};
 
 /// How a key has failed since it last succeeded. Times are in nanoseconds since the queue was made.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,7 +42,7 @@ impl Failing {
     /// worker that writes its failure into the object it watches would run without pause.
     pub(super) fn fail(&mut self, limit: &mut RateLimit, now: u64, at: Instant) -> Duration {
         self.times = self.times.saturating_add(1);
-        if self.is_waiting(now) {
+        if self.is_waiting(now) && !planted(Bug::EarlyFailureMovesRetry) {
             self.early = self.early.saturating_add(1);
         } else {
             self.retry_at = now.saturating_add(nanos(limit.next(self.retries, at)));

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::Shared;
 use super::reason::Reasons;
 use super::state::{Failure, Outcome, Taken};
+use crate::planted::{Bug, planted};
 
 /// A key handed out by [`WorkQueue::get`](super::WorkQueue::get). It reads as the key itself.
 ///
@@ -92,6 +93,7 @@ impl<T: Eq + Hash + Clone> Item<T> {
 
     fn fail(&mut self, failure: Failure) -> Duration {
         let (priority, reasons) = (self.taken.priority, self.taken.reasons.take());
+        let reasons = reasons.filter(|_| !planted(Bug::RetryReasonsLost));
         self.finish(Outcome::Failed { failure, priority, reasons })
     }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::planted::{Bug, planted};
+
 /// Decides the delay before a retry. Given to a queue in
 /// [`WorkQueueConfig::retry`](super::WorkQueueConfig::retry).
 ///
@@ -150,7 +152,8 @@ struct Bucket {
 impl Bucket {
     fn take(&mut self, now: Instant) -> Duration {
         let full_at = self.next.map_or(now, |next| next.max(now));
-        let tolerated = self.interval.saturating_mul(self.burst - 1);
+        let free = self.burst - u32::from(!planted(Bug::BurstByOne));
+        let tolerated = self.interval.saturating_mul(free);
         self.next = full_at.checked_add(self.interval);
         full_at.duration_since(now).saturating_sub(tolerated)
     }

@@ -3,6 +3,8 @@
 //! Knows slots (see [`entries`](super::entries)) and priorities, neither keys nor clocks. Inline, here and in the files
 //! around it: a queue is compiled where it is used, and each of these takes no longer than a call.
 
+use crate::planted::{Bug, planted};
+
 /// A list threaded through [`Links`]: joining and leaving it anywhere takes constant time and no allocation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct List {
@@ -75,6 +77,10 @@ impl Ready {
     /// Moves a slot behind those of a higher priority. Its age stays, so it never has its turn later than without the move.
     #[inline]
     pub(super) fn raise(&mut self, links: &mut Links, slot: u32, old: i8, new: i8) {
+        if planted(Bug::RaisedKeyLosesAge) {
+            self.by_age.remove(&mut self.ages, slot);
+            self.by_age.push(&mut self.ages, slot);
+        }
         self.leave(links, slot, old);
         self.join(links, slot, new);
     }

@@ -29,6 +29,7 @@ use super::ready::{Links, List, Ready};
 use super::reason::{Cause, Reasons};
 use super::stats::QueueStats;
 use super::{Add, WorkQueueConfig};
+use crate::planted::{Bug, planted};
 
 /// All keys and all counters of a queue. Times are in nanoseconds since `epoch`.
 #[derive(Debug)]
@@ -260,7 +261,9 @@ impl<T: Eq + Hash + Clone> State<T> {
         let now = self.nanos_at(at);
         if self.entries.get_mut(slot).failing.take().is_some_and(|failing| failing.is_waiting(now)) {
             // The retry never ran, so another key may have its place.
-            self.retry.give_back();
+            if !planted(Bug::GiveBackMissing) {
+                self.retry.give_back();
+            }
         }
     }
 
@@ -278,6 +281,9 @@ impl<T: Eq + Hash + Clone> State<T> {
         self.paused = paused;
         if self.closed && paused {
             self.discard_ready();
+        }
+        if planted(Bug::ResumeWakesOne) && !paused {
+            return self.wake_sleeper();
         }
         self.wake.all_sleepers |= !paused;
     }
@@ -387,7 +393,7 @@ impl<T: Eq + Hash + Clone> State<T> {
         self.sleepers -= 1;
         if sleep.timer.is_some() && sleep.timer == self.timer {
             self.timer = None;
-            if cancelled {
+            if cancelled && !planted(Bug::TimerNotHandedOn) {
                 self.hand_on_timer();
             }
         }
@@ -479,7 +485,9 @@ impl<T: Eq + Hash + Clone> State<T> {
                 self.dirty_len += 1;
             }
         }
-        self.delays.remove(slot);
+        if !planted(Bug::DelayKeptWhenDue) {
+            self.delays.remove(slot);
+        }
         self.counters.adds += 1;
     }
 
