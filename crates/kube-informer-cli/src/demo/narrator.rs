@@ -30,7 +30,22 @@ struct Inner {
 
 struct Clock {
     started: Instant,
-    last: Option<Instant>,
+    /// When it last spoke, and of what.
+    last: Option<(Instant, char)>,
+}
+
+impl Clock {
+    /// Whether it is time for a line. Creations, updates and deletes take turns, so that each of them is seen; whoever has the
+    /// turn is waited for as long again.
+    fn has_turn(&self, sign: char, now: Instant) -> bool {
+        let Some((last, before)) = self.last else { return true };
+        let next = match before {
+            '+' => '~',
+            '~' => '-',
+            _ => '+',
+        };
+        now - last >= if sign == next { PAUSE } else { 2 * PAUSE }
+    }
 }
 
 impl Narrator {
@@ -85,12 +100,12 @@ impl Narrator {
         let mut clock = self.inner.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(clock) = clock.as_mut() else { return };
         let now = Instant::now();
-        if clock.last.is_some_and(|last| now - last < PAUSE) {
+        if !clock.has_turn(sign, now) {
             return;
         }
         // An event that changes nothing does not use up the turn: the next event gets it.
         let Some(news) = news() else { return };
-        clock.last = Some(now);
+        clock.last = Some((now, sign));
         let (on, off) =
             if self.inner.colour { (format!("\x1b[{colour}m"), "\x1b[0m") } else { (String::new(), "") };
         let seconds = (now - clock.started).as_secs_f64();
@@ -139,6 +154,16 @@ fn phase(pod: &Object<Pod>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn creations_updates_and_deletes_take_turns() {
+        let now = Instant::now();
+        let clock = Clock { started: now, last: Some((now, '~')) };
+        let turns = |after| ['+', '~', '-'].map(|sign| clock.has_turn(sign, now + after));
+        assert_eq!(turns(PAUSE / 2), [false, false, false]);
+        assert_eq!(turns(PAUSE), [false, false, true]);
+        assert_eq!(turns(2 * PAUSE), [true, true, true]);
+    }
 
     #[test]
     fn a_phase_that_stays_is_no_news() {
