@@ -406,10 +406,10 @@ async fn workers_do_not_pause_when_a_busy_server_is_asked_for_an_absent_kind() {
         Fault::Stall,
     ] {
         let (faults, count, run) = without_foos().await;
-        faults.inject(Rule::on(fault).resource("foos").times(1));
+        faults.inject(Rule::on(fault).resource("foos"));
         let before = count.now();
         tokio::time::sleep(Duration::from_mins(10)).await;
-        assert_eq!(faults.count(fault), 1);
+        assert!(faults.count(fault) > 0);
         // Each minute, and not a minute less.
         assert!(count.now() - before >= 10, "{fault:?}: {} runs", count.now() - before);
         run.abort();

@@ -204,3 +204,23 @@ async fn filters_and_selectors_narrow_with_every_call() {
     let text = format!("{twice:?}");
     assert!(text.contains(r#""app=web,tier""#) && text.contains(r#""a=b,c=d""#), "{text}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn every_object_is_resynced_however_many_there_are() {
+    let source = ScriptedSource::new();
+    let names: Vec<String> = (0..1001).map(|number| format!("pod-{number:04}")).collect();
+    let objects: Vec<(&str, u64)> = names.iter().map(|name| (&**name, 1)).collect();
+    source.lists(500, &objects);
+    let _watch = source.live_watch();
+    let informer = SharedInformer::<Value>::over(pods(), source.clone(), paged());
+    let updates = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&updates);
+    let options = HandlerOptions::default().resync_every(Duration::from_mins(1));
+    let _registration = informer.add_handler_with(options, move |event: Event<Value>| {
+        count.fetch_add(usize::from(matches!(event, Event::Updated { .. })), Ordering::SeqCst);
+        std::future::ready(())
+    });
+    informer.start();
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    assert_eq!(updates.load(Ordering::SeqCst), 1001);
+}

@@ -337,3 +337,25 @@ async fn a_cache_of_values_refuses_an_index_of_bytes() {
     }
     factory.informer::<ConfigMap>().add_index_by("v", by()).unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_that_was_shut_down_is_not_handed_out_again() {
+    let server = common::server();
+    let factory = SharedInformerFactory::new(server.client());
+    let first = factory.informer::<ConfigMap>();
+    factory.start();
+    first.shutdown_within(Duration::from_secs(1)).await.unwrap();
+    let second = factory.informer::<ConfigMap>();
+    assert!(second.is_running() && !first.is_running());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_with_changing_namespaces_belongs_to_its_factory() {
+    let server = common::server();
+    let factory = SharedInformerFactory::new(server.client());
+    let options = InformerOptions::default().namespace("default").changing_namespaces();
+    let maps = factory.informer_with::<ConfigMap>(options).unwrap();
+    factory.start();
+    assert!(maps.is_running());
+    assert_eq!(factory.stats().len(), 1);
+}

@@ -188,6 +188,14 @@ mod tests {
     }
 
     #[test]
+    fn the_same_version_with_other_content_is_not_ordinary() {
+        let [old, same, altered] =
+            [("x", 1), ("x", 1), ("z", 1)].map(|(label, version)| entry(1, label, "y", version));
+        assert!(Change { old: Some(&old), new: Some(&same) }.is_ordinary());
+        assert!(!Change { old: Some(&old), new: Some(&altered) }.is_ordinary());
+    }
+
+    #[test]
     fn each_looks_at_its_own_part_of_an_update() {
         let old = entry(1, "x", "y", 1);
         let cases = [

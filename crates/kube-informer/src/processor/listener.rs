@@ -253,4 +253,16 @@ mod tests {
         push(vec![note("b", |entry| Owed::delete(Arc::clone(&entry), entry, false))]);
         assert_eq!((listener.stats().depth, listener.has_synced()), (0, true));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_ended_at_once_receives_nothing_more_when_closed() {
+        let config =
+            ListenerConfig { id: 1, name: "x".into(), resync_every: None, buffer_len: 8, hops: Hops::Skip };
+        let listener = Listener::new(config, None, true);
+        let notes = vec![note("a", |entry| Owed::add(entry, false))];
+        listener.push(&Applied { notes, ..Applied::default() });
+        listener.end(false);
+        listener.end(true);
+        assert!(listener.next().await.is_none());
+    }
 }

@@ -401,4 +401,17 @@ mod tests {
         doubt.wait(now + 10 * CHECK_EVERY);
         assert_eq!(doubt.check_at(now), Some(now + 10 * CHECK_EVERY));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_last_change_that_cannot_be_read_is_not_asked_for() {
+        let mut doubt = Doubt::default();
+        let witness = Witness { key: crate::ObjectKey::cluster("a"), state: None };
+        doubt.moved(Some(witness.clone()));
+        lose(&mut doubt, "5", None, 0);
+        assert_eq!(doubt.begin_check(Instant::now()).unwrap().unwrap().witness, Some(witness));
+        doubt.checked(true, Instant::now());
+        doubt.forget_witness();
+        lose(&mut doubt, "6", None, 0);
+        assert_eq!(doubt.begin_check(Instant::now()).unwrap().unwrap().witness, None);
+    }
 }

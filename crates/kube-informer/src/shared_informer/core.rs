@@ -424,4 +424,104 @@ mod tests {
         let rounds: Vec<_> = waiting.iter().map(|element| element.delta().unwrap().round.clone()).collect();
         assert_eq!(rounds, [Some([1, 3, 4].into())]);
     }
+
+    fn pod(uid: &str, version: u64) -> Arc<Entry> {
+        let kind = Arc::new(Kind::new("v1", "Pod", "pods", true));
+        let text = format!(r#"{{"metadata":{{"name":"a","uid":"{uid}","resourceVersion":"{version}"}}}}"#);
+        Arc::new(Entry::from_json(&kind, text.as_bytes()).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_queue_takes_the_next_change_once_there_is_room() {
+        let options = InformerOptions::default().queue_limit_bytes(1);
+        let kind = Kind::new("v1", "Pod", "pods", true);
+        let informer = SharedInformer::<Value>::over(kind, ScriptedSource::new(), options);
+        let core = Arc::clone(informer.core());
+        core.fifo.put(&Scope::CLUSTER, Delta::new(DeltaType::Added, pod("u", 1))).await;
+        let writer = Arc::clone(&core);
+        let second = tokio::spawn(async move {
+            writer.fifo.put(&Scope::CLUSTER, Delta::new(DeltaType::Updated, pod("u", 2))).await;
+        });
+        tokio::task::yield_now().await;
+        assert!(!second.is_finished());
+        core.process(core.fifo.drain().await.unwrap());
+        tokio::time::timeout(std::time::Duration::from_secs(1), second).await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_delete_of_an_earlier_object_leaves_its_successor() {
+        let (informer, _) = informer_and_pod();
+        let core = informer.core();
+        core.fifo.put(&Scope::CLUSTER, Delta::new(DeltaType::Added, pod("second", 5))).await;
+        core.fifo.put(&Scope::CLUSTER, Delta::new(DeltaType::Deleted, pod("first", 3))).await;
+        core.process(core.fifo.drain().await.unwrap());
+        assert_eq!(informer.snapshot().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_of_many_objects_without_a_name_are_shown() {
+        let (informer, _) = informer_and_pod();
+        let core = informer.core();
+        for number in 0..100 {
+            let problem = format!("problem {number}");
+            let aside = crate::SetAside { key: None, version: None, problem, wrong_kind: false };
+            core.fifo.set_aside(&Scope::CLUSTER, aside);
+        }
+        core.process(core.fifo.drain().await.unwrap());
+        assert_eq!(informer.stats().store.set_aside.len(), 16);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_is_prepared_again_if_the_indexes_have_changed() {
+        let (informer, entry) = informer_and_pod();
+        let core = informer.core();
+        core.fifo.put(&Scope::CLUSTER, Delta::new(DeltaType::Added, entry)).await;
+        let mut batch = core.fifo.drain().await.unwrap();
+        let prepared = core.indexer.prepare(&mut batch);
+        assert!(core.indexer.begin(&prepared).is_some());
+        informer.add_index_by("name", IndexBy::label("name")).unwrap();
+        assert!(core.indexer.begin(&prepared).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_comes_after_its_namespace_was_dropped_does_not_count() {
+        let kind = Kind::new("v1", "Pod", "pods", true);
+        let options = InformerOptions::default().namespace("a").namespace("b").changing_namespaces();
+        let informer = SharedInformer::<Value>::over(kind, ScriptedSource::new(), options);
+        let (core, [a, b]) = (informer.core(), ["a", "b"].map(Scope::namespace));
+        let version = "2".into();
+        let replacement = Replacement {
+            objects: Vec::new(),
+            set_aside: Vec::new(),
+            version,
+            trusted: true,
+            verifies: None,
+        };
+        core.fifo.replace(&b, replacement);
+        core.set_scopes(std::slice::from_ref(&a));
+        core.process(core.fifo.drain().await.unwrap());
+        core.set_scopes(&[a, b.clone()]);
+        assert!(core.unread().iter().any(|part| part.scope == b));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_has_synced_when_the_event_after_the_first_list_is_asked_for() {
+        use futures_util::{FutureExt, StreamExt};
+        let (informer, entry) = informer_and_pod();
+        let core = informer.core();
+        let mut events = informer.events(crate::HandlerOptions::default());
+        core.fifo.replace(
+            &Scope::CLUSTER,
+            Replacement {
+                objects: vec![Delta::new(DeltaType::Replaced, entry)],
+                set_aside: Vec::new(),
+                version: "2".into(),
+                trusted: true,
+                verifies: None,
+            },
+        );
+        core.process(core.fifo.drain().await.unwrap());
+        assert!(events.next().await.is_some() && !events.has_synced());
+        assert!(events.next().now_or_never().is_none() && events.has_synced());
+    }
 }

@@ -217,20 +217,37 @@ mod tests {
         serde_json::from_str(text).unwrap()
     }
 
+    fn request(lost_at: Instant) -> CheckRequest {
+        CheckRequest {
+            version: "5".into(),
+            witness: None,
+            count: None,
+            lost_at,
+            resumed_at: lost_at,
+            thorough: false,
+        }
+    }
+
+    fn pods(namespace: &str) -> (Kind, Option<String>) {
+        (Kind::of::<k8s_openapi::api::core::v1::Pod>(), Some(namespace.to_owned()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_restore_that_was_found_out_before_says_nothing_about_a_later_loss() {
+        let histories = Histories::default();
+        let (now, later) = (Instant::now(), Instant::now() + Duration::from_mins(1));
+        for (lost_at, truth) in [(now, BEHIND), (later, History::Same)] {
+            let found = histories.check(pods("a"), &request(lost_at), std::future::ready(Ok(truth))).await;
+            assert_eq!(found.unwrap(), truth);
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn namespaces_that_nobody_asks_about_are_forgotten() {
         let histories = Histories::default();
         let now = Instant::now();
         for number in 0..3 * MOST_KINDS {
-            let request = CheckRequest {
-                version: "5".into(),
-                witness: None,
-                count: None,
-                lost_at: now,
-                resumed_at: now,
-                thorough: false,
-            };
-            let of = (Kind::of::<k8s_openapi::api::core::v1::Pod>(), Some(format!("n-{number}")));
+            let (of, request) = (pods(&format!("n-{number}")), request(now));
             histories.check(of, &request, std::future::ready(Ok(History::Same))).await.unwrap();
         }
         assert!(histories.kinds.lock().unwrap().len() <= MOST_KINDS);

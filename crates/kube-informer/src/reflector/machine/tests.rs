@@ -649,3 +649,51 @@ fn checks_count_as_requests() {
     }
     assert!(machine.on(&Outcome::Verify, now) >= Duration::from_millis(900), "the burst is used up");
 }
+
+#[test]
+fn older_lists_in_quick_succession_are_not_a_restore() {
+    let now = Instant::now();
+    let mut machine = Machine::new(&paged());
+    machine.listed("9".into(), None, now);
+    // As often as `retry_now` asks for it.
+    for number in 0..5 {
+        let at = now + number * Duration::from_millis(300);
+        assert_eq!(machine.judge(&"5".into(), at), Verdict::Refuse, "list {number}");
+        machine.on(&Outcome::ListedOlder, at);
+    }
+    assert_eq!(machine.judge(&"5".into(), now + OLDER_SPAN), Verdict::Restored);
+}
+
+#[test]
+fn a_comparison_that_succeeds_brings_the_interval_back() {
+    let now = Instant::now();
+    let mut machine =
+        Machine::new(&ReflectorConfig { verify_every: Some(Duration::from_mins(1)), ..paged() });
+    machine.listed("5".into(), None, now);
+    for _ in 0..2 {
+        machine.on(&Outcome::Verify, now);
+        machine.on(&Outcome::Failed(error("500")), now);
+    }
+    assert_eq!(machine.verify_at(), Some(now + Duration::from_mins(3)));
+    machine.listed("6".into(), None, now);
+    assert_eq!(machine.verify_at(), Some(now + Duration::from_mins(1)));
+}
+
+#[test]
+fn polling_waits_as_long_as_the_server_asks() {
+    let now = Instant::now();
+    let mut machine = Machine::new(&paged());
+    assert_eq!(steps(&mut machine, "list@5 fail:403 fail:403 fail:403 list@5"), "W W W L W");
+    assert!(machine.polling());
+    assert!(machine.on(&Outcome::Failed(error("403/20")), now) >= Duration::from_secs(20));
+}
+
+#[test]
+fn after_a_silence_the_interval_of_bookmarks_is_learned_again() {
+    let timeout = Duration::from_mins(5);
+    let mut machine = Machine::new(&paged());
+    machine.saw_bookmark(Some(Duration::from_secs(1)));
+    assert_eq!(machine.silence_limit(timeout), GRACE);
+    machine.was_silent();
+    assert_eq!(machine.silence_limit(timeout), timeout + GRACE);
+}

@@ -236,3 +236,27 @@ fn futures_poll<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
         std::task::Poll::Pending => None,
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn resuming_wakes_as_many_workers_as_there_are_keys() {
+    let queue = WorkQueue::new();
+    queue.pause();
+    let workers: Vec<_> = (0..3)
+        .map(|_| {
+            let queue = queue.clone();
+            tokio::spawn(async move {
+                let item = queue.get().await.unwrap();
+                // No other worker is woken by its end.
+                std::mem::forget(item);
+            })
+        })
+        .collect();
+    settle().await;
+    for key in ["a", "b", "c"] {
+        queue.add(key);
+    }
+    settle().await;
+    queue.resume();
+    settle().await;
+    assert!(workers.iter().all(|worker| worker.is_finished()));
+}
