@@ -37,6 +37,11 @@ impl Failing {
         now < self.retry_at
     }
 
+    /// How long the retry is still to come.
+    pub(super) fn remaining(&self, now: u64) -> Duration {
+        Duration::from_nanos(self.retry_at.saturating_sub(now))
+    }
+
     /// Counts a failure and says how long to wait. A run that an add set off before the last delay was over goes back to
     /// what remains of that delay, so busy neighbours do not make a key slower. But such runs pace the adds: otherwise a
     /// worker that writes its failure into the object it watches would run without pause.

@@ -3,6 +3,8 @@
 //! A limit is a value: it has no threads, no locks, and no table of keys. The queue counts the failures of each key
 //! it holds and forgets them when the key succeeds, so there is nothing here that could grow.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -54,7 +56,7 @@ impl RateLimit {
     /// because an add made it run, gives its place back. A rate that is not a positive number means one an hour.
     pub fn bucket(per_second: f64, burst: u32) -> Self {
         let interval = Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(SLOWEST).min(SLOWEST);
-        Self(Rule::Bucket(Bucket { interval, burst: burst.max(1), next: None }))
+        Self(Rule::Bucket(Bucket { interval, burst: burst.max(1), next: None, free: BinaryHeap::new() }))
     }
 
     /// The longest delay that any of the limits asks for. Each of them counts the retry.
@@ -106,13 +108,13 @@ impl RateLimit {
         }
     }
 
-    /// A retry that was granted a delay is not going to run.
-    pub(super) fn give_back(&mut self) {
+    /// A retry that was to run at this moment is not going to.
+    pub(super) fn give_back(&mut self, at: Instant) {
         match &mut self.0 {
             Rule::Exponential { .. } | Rule::FastSlow { .. } => {}
-            Rule::Bucket(bucket) => bucket.give_back(),
-            Rule::MaxOf(limits) => limits.iter_mut().for_each(Self::give_back),
-            Rule::AtMost(limit, _) | Rule::Jitter(limit, ..) => limit.give_back(),
+            Rule::Bucket(bucket) => bucket.give_back(at),
+            Rule::MaxOf(limits) => limits.iter_mut().for_each(|limit| limit.give_back(at)),
+            Rule::AtMost(limit, _) | Rule::Jitter(limit, ..) => limit.give_back(at),
         }
     }
 }
@@ -147,6 +149,8 @@ struct Bucket {
     burst: u32,
     /// When the bucket is full again.
     next: Option<Instant>,
+    /// Places in the line that were given back. The keys behind them keep theirs, so only new ones can take them.
+    free: BinaryHeap<Reverse<Instant>>,
 }
 
 impl Bucket {
@@ -154,13 +158,25 @@ impl Bucket {
         let full_at = self.next.map_or(now, |next| next.max(now));
         let free = self.burst - u32::from(!planted(Bug::BurstByOne));
         let tolerated = self.interval.saturating_mul(free);
+        let wait = full_at.duration_since(now).saturating_sub(tolerated);
+        while self.free.peek().is_some_and(|place| place.0 < now) {
+            self.free.pop();
+        }
+        if let Some(place) =
+            self.free.peek().map(|place| place.0.duration_since(now)).filter(|place| *place < wait)
+        {
+            self.free.pop();
+            return place;
+        }
         self.next = full_at.checked_add(self.interval);
-        full_at.duration_since(now).saturating_sub(tolerated)
+        wait
     }
 
-    /// Shortens the line by one place.
-    fn give_back(&mut self) {
-        self.next = self.next.and_then(|next| next.checked_sub(self.interval));
+    /// Leaves a place to the next key, if it is in the line: a key may wait longer for failures of its own.
+    fn give_back(&mut self, at: Instant) {
+        if self.next.is_some_and(|end| at < end) {
+            self.free.push(Reverse(at));
+        }
     }
 }
 
@@ -205,6 +221,25 @@ mod tests {
         let mut limit = RateLimit::fast_slow(ms(5), 3, Duration::from_secs(10));
         let (fast, slow) = (ms(5), Duration::from_secs(10));
         assert_eq!(delays(&mut limit, 0..5), [fast, fast, fast, slow, slow]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_that_is_given_back_goes_to_the_next_key() {
+        let mut limit = RateLimit::bucket(10.0, 1);
+        let now = Instant::now();
+        let first = delays(&mut limit, 0..20);
+        for delay in &first[5..10] {
+            limit.give_back(now + *delay);
+        }
+        // Nobody else runs at these moments, and the others keep theirs.
+        assert_eq!(delays(&mut limit, 0..6), [ms(500), ms(600), ms(700), ms(800), ms(900), ms(2000)]);
+        // A delay of the key's own, past the end of the line, is not a place in it.
+        limit.give_back(now + Duration::from_mins(1));
+        assert_eq!(delays(&mut limit, 0..1), [ms(2100)]);
+        // A place whose time has passed is of no use.
+        limit.give_back(now + ms(300));
+        tokio::time::advance(ms(400)).await;
+        assert_eq!(delays(&mut limit, 0..1), [ms(1800)]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -257,8 +292,8 @@ mod tests {
     async fn a_place_that_is_given_back_is_taken_by_the_next() {
         let mut limit = RateLimit::max_of([RateLimit::bucket(10.0, 1)]);
         assert_eq!(delays(&mut limit, 0..3), [ms(0), ms(100), ms(200)]);
-        limit.give_back();
-        assert_eq!(delays(&mut limit, 0..1), [ms(200)]);
+        limit.give_back(Instant::now() + ms(100));
+        assert_eq!(delays(&mut limit, 0..2), [ms(100), ms(300)]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -259,11 +259,12 @@ impl<T: Eq + Hash + Clone> State<T> {
     /// Forgets the failures of a key in work.
     pub(super) fn forget(&mut self, slot: u32, at: Instant) {
         let now = self.nanos_at(at);
-        if self.entries.get_mut(slot).failing.take().is_some_and(|failing| failing.is_waiting(now)) {
-            // The retry never ran, so another key may have its place.
-            if !planted(Bug::GiveBackMissing) {
-                self.retry.give_back();
-            }
+        let failing = self.entries.get_mut(slot).failing.take().filter(|failing| failing.is_waiting(now));
+        // A retry that never runs leaves its place to another key.
+        if let Some(failing) = failing.filter(|_| !planted(Bug::GiveBackMissing))
+            && let Some(at) = at.checked_add(failing.remaining(now))
+        {
+            self.retry.give_back(at);
         }
     }
 
