@@ -166,7 +166,8 @@ impl Running {
         let Feed::Informer { informer, registration, optional, .. } = &self.feed else { return None };
         let unread = informer.unread();
         let patience = if planted(Bug::AbsentTooSoon) { Duration::ZERO } else { PATIENCE };
-        let missing = |part: &ReflectorStatus| part.missing_for.is_some_and(|time| time >= patience);
+        let missing =
+            |part: &ReflectorStatus| part.missing_since.is_some_and(|since| since.elapsed() >= patience);
         let absent = || *optional && unread.iter().all(missing) && registration.depth() == 0;
         self.cell.set(if unread.is_empty() && registration.has_synced() {
             SourceState::Ready

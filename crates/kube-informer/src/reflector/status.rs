@@ -40,9 +40,9 @@ pub struct ReflectorStatus {
     pub last_error_code: Option<u16>,
     /// When it happened.
     pub last_error_at: Option<Instant>,
-    /// For how long the server has answered that it does not have the kind (404), from the first such answer to the last. An
-    /// answer that shows the kind or refuses it ends that; a busy server does not.
-    pub missing_for: Option<Duration>,
+    /// Since when the server has answered that it does not have the kind (404), if it has done so at least twice. An answer that
+    /// shows the kind or refuses it ends that; a busy server does not.
+    pub missing_since: Option<Instant>,
     /// For how long the cache may have missed changes: zero while a watch is open, `None` before the first list.
     pub staleness: Option<Duration>,
     /// What has happened so far.
@@ -160,8 +160,8 @@ pub(crate) struct Inner {
     pub(crate) last_error: Option<String>,
     pub(crate) last_error_code: Option<u16>,
     pub(crate) last_error_at: Option<Instant>,
-    /// The first and the last answer that the server does not have the kind.
-    pub(crate) missing: Option<(Instant, Instant)>,
+    /// The first answer that the server does not have the kind, and how many of them there were.
+    pub(crate) missing: Option<(Instant, u32)>,
     pub(crate) counts: ReflectorCounts,
 }
 
@@ -175,7 +175,10 @@ impl Inner {
     /// A list or watch failed.
     pub(crate) fn refused(&mut self, code: Option<u16>, now: Instant) {
         self.missing = match code {
-            Some(404) => Some((self.missing.map_or(now, |(first, _)| first), now)),
+            Some(404) => {
+                let (first, answers) = self.missing.unwrap_or((now, 0));
+                Some((first, answers.saturating_add(1)))
+            }
             // It could not say what it has.
             None | Some(401 | 408 | 429 | 502..=504) if !planted(Bug::BusyEndsAbsence) => self.missing,
             None | Some(_) => None,
@@ -216,7 +219,7 @@ impl StatusCell {
             last_error: inner.last_error,
             last_error_code: inner.last_error_code,
             last_error_at: inner.last_error_at,
-            missing_for: inner.missing.map(|(first, last)| last.duration_since(first)),
+            missing_since: inner.missing.filter(|(_, answers)| *answers > 1).map(|(first, _)| first),
             counts: inner.counts,
         }
     }

@@ -286,7 +286,7 @@ impl Core {
             [&self.optional, &self.required].map(|users| users.load(Ordering::Relaxed));
         let statuses = self.statuses();
         let missing =
-            |status: &ReflectorStatus| status.failing_since.is_some() && status.missing_for.is_some();
+            |status: &ReflectorStatus| status.failing_since.is_some() && status.missing_since.is_some();
         optional > 0 && required == 0 && !statuses.is_empty() && statuses.iter().all(missing)
     }
 
