@@ -1,7 +1,7 @@
 //! Real threads: handlers, indexes and namespaces come and go, informers stop and start, while a server's objects change.
 //!
-//! Every handler keeps all that it was told of. It is held against the server's own history: each state was one of the server's,
-//! none is repeated or left out, and the last one is the last. The order of threads differs in each run, so what is checked holds
+//! Every handler keeps its events. The test compares them with the server's own history: each state was one of the server's, none
+//! is repeated or left out, and both end alike. The order of threads differs in each run, so what is checked holds
 //! in every order.
 
 mod common;
@@ -275,7 +275,7 @@ async fn visit(maps: SharedInformer<ConfigMap>, seed: u64, over: Arc<AtomicBool>
     visits
 }
 
-/// A handler that keeps all that it is told of.
+/// A handler that keeps every event that it receives.
 struct Witness {
     told: Arc<Mutex<Told>>,
     registration: kube_informer::Registration,

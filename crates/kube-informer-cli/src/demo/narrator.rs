@@ -35,8 +35,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// Whether it is time for a line. Creations, updates and deletes take turns, so that each of them is seen; whoever has the
-    /// turn is waited for as long again.
+    /// Whether it is time for a line. Creations, updates and deletes take turns, so that each of them is seen. A
+    /// change of another kind than the next one waits twice as long.
     fn has_turn(&self, sign: char, now: Instant) -> bool {
         let Some((last, before)) = self.last else { return true };
         let next = match before {

@@ -41,8 +41,8 @@ pub enum FinalizerEvent<K> {
 /// | is to go | no | nothing |
 ///
 /// **Call it for every object of the kind**, also for one that your controller no longer cares about: an object that holds the
-/// finalizer and is never passed to this function can never be deleted. To let go of an object that is no longer wanted, do the
-/// cleanup in `Apply` and leave the finalizer on; the cleanup runs once more when the object is deleted.
+/// finalizer and is never passed to this function can never be deleted. For an object that is not wanted any more, do the cleanup in
+/// `Apply` and leave the finalizer on; the cleanup runs once more when the object is deleted.
 ///
 /// So `Cleanup` runs, and succeeds, for every object that `Apply` has ever run for. It may run more than once. A cleanup that
 /// takes longer than one reconcile returns [`Action::cleanup_running`]: the finalizer stays, and `Cleanup` runs again.
