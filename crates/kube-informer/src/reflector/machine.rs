@@ -332,6 +332,12 @@ impl Machine {
         }
     }
 
+    /// After which silence a connection that ends too early may have been dead: a server that sends bookmarks is never silent for
+    /// half as long again as between two of them.
+    fn suspicious_after(&self) -> Duration {
+        self.bookmark_interval.map_or(QUIET, |interval| QUIET.min(interval + interval / 2))
+    }
+
     pub(super) fn saw_bookmark(&mut self, since_last: Option<Duration>) {
         if let Some(interval) = since_last {
             self.bookmark_interval = Some(self.bookmark_interval.unwrap_or_default().max(interval));
@@ -549,7 +555,7 @@ impl Machine {
         if !ended.on_time || ended.silent >= QUIET {
             // A connection that ends too early after a silence may have been dead since its last frame.
             let speaks = ended.on_time || failure.is_some_and(|error| error.code().is_some());
-            let dead = ended.dead || (!speaks && ended.silent >= QUIET);
+            let dead = ended.dead || (!speaks && ended.silent >= self.suspicious_after());
             self.doubt.lost(now, if dead { ended.silent } else { Duration::ZERO });
         }
         if self.version.as_ref().is_some_and(is_absent) {

@@ -651,6 +651,16 @@ fn checks_count_as_requests() {
 }
 
 #[test]
+fn bookmarks_say_which_silence_is_suspicious() {
+    let mut machine = Machine::new(&paged());
+    assert_eq!(machine.suspicious_after(), QUIET);
+    machine.saw_bookmark(Some(Duration::from_secs(60)));
+    assert_eq!(machine.suspicious_after(), Duration::from_secs(90));
+    machine.saw_bookmark(Some(Duration::from_secs(200)));
+    assert_eq!(machine.suspicious_after(), QUIET);
+}
+
+#[test]
 fn older_lists_in_quick_succession_are_not_a_restore() {
     let now = Instant::now();
     let mut machine = Machine::new(&paged());
