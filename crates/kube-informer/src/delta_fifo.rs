@@ -152,14 +152,7 @@ impl DeltaFifo {
     pub(crate) fn drop_scope(&self, scope: &Scope) {
         let mut inner = self.lock();
         inner.listed.retain(|listed| listed != scope);
-        let version = ResourceVersion::ANY;
-        let replacement = Replacement {
-            objects: Vec::new(),
-            set_aside: Vec::new(),
-            version,
-            trusted: true,
-            verifies: None,
-        };
+        let replacement = Replacement::new(Vec::new(), ResourceVersion::ANY);
         inner.segments.push_back(Segment::Replace {
             scope: scope.clone(),
             replacement,

@@ -390,16 +390,8 @@ mod tests {
         core.fifo.put(&Scope::CLUSTER, Delta::new(DeltaType::Added, Arc::clone(&entry))).await;
         core.process(core.fifo.drain().await.unwrap());
         // A relist in which nothing has changed waits when the resync comes.
-        core.fifo.replace(
-            &Scope::CLUSTER,
-            Replacement {
-                objects: vec![Delta::new(DeltaType::Replaced, Arc::clone(&entry))],
-                set_aside: Vec::new(),
-                version: "2".into(),
-                trusted: true,
-                verifies: None,
-            },
-        );
+        let replaced = vec![Delta::new(DeltaType::Replaced, Arc::clone(&entry))];
+        core.fifo.replace(&Scope::CLUSTER, Replacement::new(replaced, "2".into()));
         let delta = Delta::new(DeltaType::Sync, entry);
         core.fifo.resync([Delta { round: Some([1].into()), ..delta }]).await;
         let ignored = || core.counts.ignored.load(std::sync::atomic::Ordering::Relaxed);
@@ -489,15 +481,7 @@ mod tests {
         let options = InformerOptions::default().namespace("a").namespace("b").changing_namespaces();
         let informer = SharedInformer::<Value>::over(kind, ScriptedSource::new(), options);
         let (core, [a, b]) = (informer.core(), ["a", "b"].map(Scope::namespace));
-        let version = "2".into();
-        let replacement = Replacement {
-            objects: Vec::new(),
-            set_aside: Vec::new(),
-            version,
-            trusted: true,
-            verifies: None,
-        };
-        core.fifo.replace(&b, replacement);
+        core.fifo.replace(&b, Replacement::new(Vec::new(), "2".into()));
         core.set_scopes(std::slice::from_ref(&a));
         core.process(core.fifo.drain().await.unwrap());
         core.set_scopes(&[a, b.clone()]);
@@ -510,16 +494,8 @@ mod tests {
         let (informer, entry) = informer_and_pod();
         let core = informer.core();
         let mut events = informer.events(crate::HandlerOptions::default());
-        core.fifo.replace(
-            &Scope::CLUSTER,
-            Replacement {
-                objects: vec![Delta::new(DeltaType::Replaced, entry)],
-                set_aside: Vec::new(),
-                version: "2".into(),
-                trusted: true,
-                verifies: None,
-            },
-        );
+        let replaced = vec![Delta::new(DeltaType::Replaced, entry)];
+        core.fifo.replace(&Scope::CLUSTER, Replacement::new(replaced, "2".into()));
         core.process(core.fifo.drain().await.unwrap());
         assert!(events.next().await.is_some() && !events.has_synced());
         assert!(events.next().now_or_never().is_none() && events.has_synced());

@@ -243,14 +243,7 @@ fn put_into(informer: &SharedInformer<Value>, scope: &Scope, what: DeltaType, na
 
 fn list(informer: &SharedInformer<Value>, scope: &Scope, names: &[&str], version: u64) {
     let objects = names.iter().map(|name| Delta::new(DeltaType::Replaced, entry(name, version))).collect();
-    let replacement = Replacement {
-        objects,
-        set_aside: Vec::new(),
-        version: version.into(),
-        trusted: true,
-        verifies: None,
-    };
-    informer.core().fifo.replace(scope, replacement);
+    informer.core().fifo.replace(scope, Replacement::new(objects, version.into()));
 }
 
 /// An object whose label says its version.

@@ -74,7 +74,7 @@ impl Known {
 
 pub fn replacement(version: u64, objects: impl IntoIterator<Item = Arc<Entry>>) -> Replacement {
     let objects = objects.into_iter().map(|entry| Delta::new(DeltaType::Replaced, entry)).collect();
-    Replacement { objects, set_aside: Vec::new(), version: version.into(), trusted: true, verifies: None }
+    Replacement::new(objects, version.into())
 }
 
 fn play(fifo: &DeltaFifo, known: &Known, words: &[&str], out: &mut String) {
