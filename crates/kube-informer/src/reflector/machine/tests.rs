@@ -654,7 +654,7 @@ fn checks_count_as_requests() {
 fn bookmarks_say_which_silence_is_suspicious() {
     let mut machine = Machine::new(&paged());
     assert_eq!(machine.suspicious_after(), QUIET);
-    machine.saw_bookmark(Some(Duration::from_secs(60)));
+    machine.saw_bookmark(Some(Duration::from_mins(1)));
     assert_eq!(machine.suspicious_after(), Duration::from_secs(90));
     machine.saw_bookmark(Some(Duration::from_secs(200)));
     assert_eq!(machine.suspicious_after(), QUIET);
