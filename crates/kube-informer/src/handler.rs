@@ -166,7 +166,7 @@ impl<K> HandlerOptions<K> {
     /// Hears only of objects that pass. An update that enters the choice is an add, one that leaves it a delete.
     ///
     /// Must give the same answer for the same object, whenever it is asked. Called several times, an object must pass
-    /// every filter.
+    /// every filter. An object for which the filter panics passes; the panic is counted and logged.
     pub fn filter(mut self, passes: impl Fn(&Object<K>) -> bool + Send + Sync + 'static) -> Self
     where
         K: 'static,

@@ -20,6 +20,7 @@ pub(crate) enum Bug {
     InformerSyncedTooEarly,
     LateHandlerGap,
     FilterLeavesNoDelete,
+    FilterPanicHides,
     ResyncToEverybody,
     NoResync,
     StaleListAccepted,
