@@ -21,6 +21,7 @@ use kube_wire::ResourceVersion;
 use crate::object::Wire;
 
 pub use client::{client_for_informers, client_over};
+pub(crate) use error::MAX_CAUSES;
 pub use error::SourceError;
 pub use history::{CheckRequest, Histories, History, Witness};
 pub use kube::KubeSource;

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use crate::source::MAX_CAUSES;
+
 /// What is to happen with a key that was reconciled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -81,7 +83,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
         let mut next: Option<&(dyn Error + 'static)> = Some(&*self.error);
-        while let Some(error) = next {
+        // An error that is its own cause must not keep this from ending.
+        for _ in 0..MAX_CAUSES {
+            let Some(error) = next else { break };
             next = error.source();
             let said = match error.downcast_ref() {
                 // Its own text has the answer twice, once as a dump.
@@ -118,6 +122,26 @@ mod tests {
     #[derive(Debug, thiserror::Error)]
     #[error("cannot save")]
     struct Plain(#[source] kube_client::Error);
+
+    #[derive(Debug)]
+    struct Circular;
+
+    impl fmt::Display for Circular {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("round and round")
+        }
+    }
+
+    impl Error for Circular {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(self)
+        }
+    }
+
+    #[test]
+    fn an_error_that_is_its_own_cause_is_shown_once() {
+        assert_eq!(Failure::from(Circular).to_string(), "round and round");
+    }
 
     #[test]
     fn a_text_says_each_cause_once() {

@@ -12,6 +12,9 @@ use crate::planted::{Bug, planted};
 const MAX_QUOTED: usize = 200;
 const MAX_MESSAGE: usize = 1000;
 
+/// How many causes of an error are looked at.
+pub(crate) const MAX_CAUSES: usize = 32;
+
 /// A list or watch that failed. Answers the questions a reflector has; `source()` carries the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -165,13 +168,16 @@ impl SourceError {
     /// This error and its causes, on one line.
     pub(crate) fn with_cause(&self) -> String {
         let mut text = self.message.clone();
-        let mut cause = self.source();
-        while let Some(error) = cause {
+        for error in self.causes() {
             text.push_str(": ");
             text.push_str(&error.to_string());
-            cause = error.source();
         }
         text
+    }
+
+    /// Its causes, the next one first. An error that is its own cause must not keep this from ending.
+    fn causes(&self) -> impl Iterator<Item = &(dyn Error + 'static)> {
+        std::iter::successors(self.source(), |error| (*error).source()).take(MAX_CAUSES)
     }
 
     /// Whether no connection to the server could be made.
@@ -181,8 +187,7 @@ impl SourceError {
 
     /// Whether the connection was ended because the other side did not answer, to a ping or at all.
     pub(crate) fn is_timeout(&self) -> bool {
-        let first = self.source.as_deref().map(|error| error as &(dyn Error + 'static));
-        std::iter::successors(first, |error| (*error).source()).any(|error| {
+        self.causes().any(|error| {
             let by_ping = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout);
             let by_kernel = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
             by_ping || by_kernel == Some(std::io::ErrorKind::TimedOut)
