@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | nothing | stream, or list | none |
 //! | a list or the end bookmark of a stream | watch | none |
-//! | a list older than the version seen | the same again, trusting nothing; accepted as a restore after three in five seconds | 2 to 3 s |
+//! | a list older than the version seen | the same again, trusting nothing; accepted as a restore after three in five seconds, or if a check shows it | 2 to 3 s |
 //! | a stale list, where stale ones are allowed | a consistent list | backoff |
 //! | a page that expired | one list without pages | backoff |
 //! | a failed list | list; watch, if the list was only to verify or to poll | backoff, Retry-After |
@@ -359,6 +359,8 @@ impl Machine {
             self.older.is_some_and(|(lists, first)| lists + 1 >= OLDER_LISTS && long_enough(first));
         match &self.version {
             _ if planted(Bug::StaleListAccepted) => Verdict::Accept,
+            // A check has found out the same, over a time of its own.
+            Some(seen) if version < seen && self.restored => Verdict::Restored,
             Some(seen) if version < seen && confirmed && !self.any_version => Verdict::Restored,
             Some(seen) if version < seen => Verdict::Refuse,
             _ if self.restored => Verdict::Restored,

@@ -15,10 +15,12 @@ use kube_client::Client;
 use kube_client::client::Body;
 use kube_wire::gzip::Gunzip;
 use kube_wire::{ResourceVersion, protobuf};
+use tokio::time::Instant;
 
 use super::history::Listed;
 use super::{
-    Answer, CheckRequest, Histories, History, ListRequest, ListWatch, SourceError, WatchRequest, Witness,
+    Answer, CheckRequest, Histories, History, ListRequest, ListWatch, MAX_CAUSES, SourceError, WatchRequest,
+    Witness,
 };
 use crate::object::{Kind, Wire};
 use crate::planted::{Bug, planted};
@@ -29,8 +31,8 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 /// How much of the answer to a check is read. It has the metadata of one object, or one object.
 const MAX_CHECK_BYTES: usize = 4 << 20;
 
-/// How often a server must answer that it has not reached a version, and how far apart, before it counts as restored.
-const BEHIND_TRIES: u32 = 3;
+/// For how long a server must answer that it has not reached a version before it counts as restored, and how often it is asked.
+const BEHIND_FOR: Duration = Duration::from_secs(5);
 const BEHIND_WAIT: Duration = Duration::from_millis(2500);
 
 /// At most this many objects are compared whole after a long gap: they fit into one page, which costs one request.
@@ -276,16 +278,20 @@ impl ListWatch for KubeSource {
 }
 
 impl KubeSource {
-    /// What three answers in a row say: a replica that is behind for a moment is not a restored server.
+    /// What several answers over five seconds say: a replica that is behind for a moment is not a restored server.
+    ///
+    /// Some servers answer at once that they have not reached a version, some wait for it for three seconds.
     async fn confirmed_history(&self, request: &CheckRequest) -> Result<History, SourceError> {
-        for _ in 1..BEHIND_TRIES {
+        let begun = Instant::now();
+        let mut next = begun;
+        loop {
+            tokio::time::sleep_until(next).await;
             let history = self.read_history(request).await?;
-            if !history.is_behind() {
+            if !history.is_behind() || next > begun && begun.elapsed() >= BEHIND_FOR {
                 return Ok(history);
             }
-            tokio::time::sleep(BEHIND_WAIT).await;
+            next = Instant::now().max(next + BEHIND_WAIT);
         }
-        self.read_history(request).await
     }
 
     /// One or two exact reads of metadata at the version of the cache, at most one object each.
@@ -386,6 +392,7 @@ pub(crate) fn narrow(selector: &mut String, more: &str) {
 fn is_unreachable(error: &(dyn std::error::Error + 'static)) -> bool {
     use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
     std::iter::successors(Some(error), |error| error.source())
+        .take(MAX_CAUSES)
         .filter_map(|error| error.downcast_ref::<std::io::Error>())
         .any(|error| matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable))
 }
