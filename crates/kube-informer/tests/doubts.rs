@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use common::{api, change, content, create, cut_off, weather_of};
 use futures_core::future::BoxFuture;
+use kube_informer::delta_fifo::Scope;
+use kube_informer::reflector::{Change, Reflector, ReflectorConfig, Sink};
 use kube_informer::source::{
     Answer, CheckRequest, History, ListRequest, ListWatch, Script, ScriptedSource, SourceError, WatchRequest,
 };
@@ -116,4 +118,28 @@ async fn objects_without_a_name_are_not_counted() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     let counts: Vec<Option<usize>> = source.checks.lock().unwrap().iter().map(|check| check.count).collect();
     assert_eq!(counts, [None], "the server has one more than the cache");
+}
+
+/// Takes everything, and keeps nothing: the library's own store stays behind for ever.
+struct Nothing;
+
+impl Sink for Nothing {
+    fn send<'a>(&'a self, _: &'a Scope, _: Change) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_behind_is_not_counted() {
+    let script = ScriptedSource::new();
+    let source = Checked { script: script.clone(), answer: History::Same, checks: Arc::default() };
+    script.lists(5, &[("a", 1), ("b", 2)]);
+    script.on_watch(Script::TextFor(String::new(), Duration::from_secs(3)));
+    let _watch = script.live_watch();
+    let config = ReflectorConfig { streaming_lists: false, ..ReflectorConfig::default() };
+    let reflector =
+        Reflector::new(Kind::new("v1", "Pod", "pods", true), source.clone(), Arc::new(Nothing), config);
+    let _ = tokio::time::timeout(Duration::from_mins(1), reflector.run()).await;
+    let counts: Vec<_> = source.checks.lock().unwrap().iter().map(|check| check.count).collect();
+    assert_eq!(counts, [None]);
 }

@@ -193,3 +193,43 @@ async fn a_finalizer_that_others_took_off_meanwhile_is_not_put_on_again() {
     assert!(maps.get_opt("a").await.unwrap().is_none(), "it is gone");
     assert_eq!(handle.stats().failed, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_took_the_place_of_the_one_cleaned_up_is_left_alone() {
+    let server = server();
+    let maps = api(&server);
+    create_held(&maps, &[NAME]).await;
+    let factory = SharedInformerFactory::new(server.client());
+    let controller = Controller::new(factory.informer::<ConfigMap>());
+    let handle = controller.handle();
+    let replace = {
+        let maps = maps.clone();
+        move |request: Request, context: Context<ConfigMap>| {
+            let maps = maps.clone();
+            async move {
+                let Some(object) = context.get(&request) else { return Ok(Action::done()) };
+                if object.name() != "a" {
+                    return Ok(Action::done());
+                }
+                finalizer(&context, &maps.clone(), NAME, object, |event| async move {
+                    if let FinalizerEvent::Cleanup(_) = event {
+                        let none = json!({"metadata": {"finalizers": []}});
+                        maps.patch("a", &PatchParams::default(), &Patch::Merge(&none)).await?;
+                        create_held(&maps, &[NAME, "example.com/other"]).await;
+                    }
+                    Ok(Action::done())
+                })
+                .await
+            }
+        }
+    };
+    let run = tokio::spawn(controller.run(replace));
+    settle().await;
+    maps.delete("a", &DeleteParams::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    run.abort();
+    let (patches, managed) = (server.stats().resource("configmaps").patches, maps.get("a").await.unwrap());
+    assert_eq!(managed.metadata.finalizers.unwrap(), [NAME, "example.com/other"]);
+    assert_eq!(patches, 2, "one that frees the first, and one that is refused because the second is there");
+    assert_eq!(handle.stats().failed, 0);
+}

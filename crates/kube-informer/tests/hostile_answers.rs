@@ -16,8 +16,10 @@ use serde_json::json;
 fn source(status: u16, encoding: Option<&'static str>, body: Vec<u8>) -> KubeSource {
     let body = Bytes::from(body);
     let answer = tower::service_fn(move |_: http::Request<Body>| {
-        let mut response =
-            http::Response::builder().status(status).header("content-type", "application/json");
+        let mut response = http::Response::builder()
+            .status(status)
+            .header("content-type", "application/json")
+            .header("retry-after", "7");
         if let Some(encoding) = encoding {
             response = response.header("content-encoding", encoding);
         }
@@ -138,5 +140,13 @@ async fn decode_errors_show_the_place_and_not_the_value() {
     );
     if let Err(error) = entry {
         assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_to_wait_is_read_from_the_header_where_the_body_says_nothing() {
+    for (code, body) in [(429, "slow down"), (503, ""), (500, "{}")] {
+        let error = refusal(&source(code, None, body.into())).await;
+        assert_eq!(error.retry_after(), Some(std::time::Duration::from_secs(7)), "{code}");
     }
 }

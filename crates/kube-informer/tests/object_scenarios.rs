@@ -214,6 +214,46 @@ async fn an_unreadable_delete_of_a_known_object_removes_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_unreadable_delete_right_after_the_add_is_healed_by_a_list() {
+    check(
+        "list a@1 · watch +d@2 -d@3! · list@4 a@1 · watch *5 · store · asked",
+        expect![[r#"
+        add a@1 (initial)
+        add d@2
+        delete d@2 (missed)
+        store @5: a@1
+        > 0.0s list limit 500
+        > 0.0s watch from 1
+        > 0.5s list limit 500
+        > 0.5s watch from 4
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_turns_out_to_be_unchanged_is_not_stale_any_more() {
+    check(
+        "list a@1 · watch ~a@1! · store · watch ~a@1 · store",
+        expect![[r#"
+        add a@1 (initial)
+        store @1: a@1 (stale) (aside a)
+        store @1: a@1
+    "#]],
+    )
+    .await;
+    check(
+        "list a@1 · watch ~a@2! · store · expire · list@5 a@1 · store",
+        expect![[r#"
+        add a@1 (initial)
+        store @2: a@1 (stale) (aside a)
+        store @5: a@1
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delete_of_another_uid_is_the_delete_of_what_was_known() {
     check(
         "list a@1 · watch +a'@3! -a'@4 · store",

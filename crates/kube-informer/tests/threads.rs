@@ -8,7 +8,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use common::config_map;
@@ -17,7 +17,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube_client::Api;
 use kube_client::api::{DeleteParams, PostParams};
 use kube_informer::handler::HandlerOptions;
-use kube_informer::{Event, InformerOptions, Object, SharedInformer, SharedInformerFactory, Snapshot};
+use kube_informer::{
+    Event, InformerOptions, Object, SharedInformer, SharedInformerFactory, Snapshot, Transform,
+};
 use kube_informer_apiserver::ApiServer;
 use tokio::task::JoinHandle;
 
@@ -198,6 +200,67 @@ async fn a_shutdown_in_the_middle_of_everything_ends_everything() {
         }
     })
     .await;
+}
+
+/// The reflector of a namespace that leaves is in the middle of its work. What lists all namespaces must wait for its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_namespace_that_leaves_takes_nothing_from_one_that_overlaps() {
+    limited(async {
+        let (server, factory) = server().await;
+        let api: Api<ConfigMap> = Api::namespaced(server.client(), "one");
+        api.create(&PostParams::default(), &config_map("first", &[], &[])).await.unwrap();
+        let (gate, held) = (Arc::new(Gate::default()), Arc::default());
+        let transform = {
+            let (gate, held): (_, Arc<AtomicBool>) = (Arc::clone(&gate), Arc::clone(&held));
+            Transform::json(move |map| {
+                if map["metadata"]["name"] == "held" && !held.swap(true, Ordering::SeqCst) {
+                    gate.pass();
+                }
+            })
+        };
+        let options = InformerOptions::default().namespace("one").changing_namespaces().transform(transform);
+        let maps = factory.informer_with::<ConfigMap>(options).unwrap();
+        factory.start();
+        factory.wait_for_sync().await.unwrap();
+        api.create(&PostParams::default(), &config_map("held", &[], &[])).await.unwrap();
+        while !held.load(Ordering::SeqCst) {
+            pause(1).await;
+        }
+        let change = tokio::spawn({
+            let maps = maps.clone();
+            async move { maps.set_namespaces([""]).await.unwrap() }
+        });
+        // Time for a list that would come too early.
+        pause(200).await;
+        gate.open();
+        change.await.unwrap();
+        maps.wait_for(|snapshot| snapshot.contains("one/first") && snapshot.contains("one/held")).await;
+        pause(50).await;
+        assert!(maps.snapshot().contains("one/first") && maps.snapshot().contains("one/held"));
+        factory.shutdown().await.unwrap();
+    })
+    .await;
+}
+
+/// Holds a thread until it is opened; the runtime gets another one for its tasks.
+#[derive(Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        tokio::task::block_in_place(|| {
+            let is_open = self.is_open.lock().unwrap();
+            drop(self.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
+        });
+    }
+
+    fn open(&self) {
+        *self.is_open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
 }
 
 async fn limited(work: impl Future<Output = ()>) {

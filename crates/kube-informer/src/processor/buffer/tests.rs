@@ -247,3 +247,19 @@ async fn events_past_the_bound_are_merged_and_keys_keep_their_place() {
         std::iter::from_fn(|| buffer.pop()).map(|owed| format!("{:?}", owed.now.unwrap())).collect();
     assert_eq!(heard, ["a@1", "b@2", "c@5", "d@4", "a@6"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn states_between_are_kept_within_the_bound_again_once_they_were_taken() {
+    let mut buffer = Buffer::new(4, Hops::Keep, None);
+    let mut world = World::default();
+    buffer.push(key("a"), world.step(Happens::Add).unwrap());
+    for round in 0..10 {
+        // The queue is full after three more; the rest is merged, and leaves out some states.
+        for _ in 0..8 {
+            buffer.push(key("a"), world.step(Happens::Update).unwrap());
+        }
+        let taken: Vec<Owed> = std::iter::from_fn(|| buffer.pop()).collect();
+        let merged = taken.last().and_then(|owed| owed.merged.as_ref()).expect("some were merged");
+        assert!(!merged.lost && !merged.between.is_empty(), "round {round}");
+    }
+}
