@@ -5,6 +5,8 @@
     reason = "the modules are shared with the example, which uses all of them"
 )]
 
+#[path = "../examples/simulate/bodies.rs"]
+mod bodies;
 #[path = "../examples/simulate/checker.rs"]
 mod checker;
 #[path = "../examples/simulate/ledger.rs"]

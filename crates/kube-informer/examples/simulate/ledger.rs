@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use kube_informer::delta_fifo::Scope;
 use kube_informer::object::Entry;
-use kube_informer::{Event, ObjectKey, ResourceVersion, SharedInformer, Snapshot};
+use kube_informer::{Event, Object, ObjectKey, ResourceVersion, SharedInformer, Snapshot};
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::schedule::{HandlerPlan, Speed};
+use super::bodies::Bodies;
+use super::schedule::{HandlerPlan, InformerKind, Speed};
 use super::trace::Trace;
 
 /// What one handler has heard.
@@ -23,6 +24,7 @@ struct Shared {
     name: String,
     plan: HandlerPlan,
     rules: Rules,
+    states: Option<States>,
     trace: Trace,
     informer: SharedInformer<Value>,
     heard: Mutex<Heard>,
@@ -55,6 +57,7 @@ impl Gate {
 
 /// Which promises hold for a handler.
 #[derive(Clone, Copy)]
+#[allow(clippy::struct_excessive_bools, reason = "each promise holds or does not hold by itself")]
 pub struct Rules {
     /// Versions only go forward: the server was never restored.
     pub ordered: bool,
@@ -62,12 +65,23 @@ pub struct Rules {
     pub once: bool,
     /// An update without a resync is of another version.
     pub changes: bool,
+    /// Objects come and go only as the server's do, not with a namespace.
+    pub fixed: bool,
+}
+
+/// The states that an informer's objects may be in.
+#[derive(Clone)]
+pub struct States {
+    pub bodies: Bodies,
+    pub kind: InformerKind,
 }
 
 #[derive(Default)]
 struct Heard {
     present: BTreeMap<ObjectKey, Told>,
     ended: BTreeSet<(ObjectKey, String)>,
+    /// What came as initial.
+    initial: BTreeMap<ObjectKey, Told>,
     /// Keys for which a callback has returned.
     returned: BTreeSet<ObjectKey>,
     synced: bool,
@@ -82,17 +96,24 @@ struct Told {
     at: Instant,
 }
 
+impl Told {
+    fn is(&self, object: &Entry) -> bool {
+        *object.uid() == *self.uid && *object.version() == self.version
+    }
+}
+
 impl Ledger {
     pub fn new(
         name: String,
         plan: HandlerPlan,
         rules: Rules,
+        states: Option<States>,
         trace: Trace,
         informer: &SharedInformer<Value>,
         gate: Gate,
     ) -> Self {
         let informer = informer.clone();
-        Self(Arc::new(Shared { name, plan, rules, trace, informer, heard: Mutex::default(), gate }))
+        Self(Arc::new(Shared { name, plan, rules, states, trace, informer, heard: Mutex::default(), gate }))
     }
 
     /// Takes one event in, as slowly as the plan says, and panics if it says so.
@@ -140,7 +161,26 @@ impl Ledger {
                 self.deleted(&deleted.object, missed);
             }
         }
+        match event {
+            Event::Added { object, .. } => self.body(object, false),
+            Event::Updated { old, new } => {
+                self.body(old, false);
+                self.body(new, false);
+            }
+            Event::Deleted(deleted) => {
+                self.body(&deleted.old, false);
+                self.body(&deleted.object, true);
+            }
+        }
         self.store_first(event);
+    }
+
+    fn body<K>(&self, object: &Object<K>, gone: bool) {
+        if let Some(States { bodies, kind }) = &self.0.states
+            && let Err(wrong) = bodies.check(&object.read_as(), *kind, gone)
+        {
+            self.fail(format_args!("is told what is wrong: {wrong}"));
+        }
     }
 
     fn added(&self, object: &Entry, initial: bool) {
@@ -155,6 +195,9 @@ impl Ledger {
             self.fail(format_args!("has synced, and then hears of {} as initial", show(object)));
         }
         self.filtered(object);
+        if initial {
+            heard.initial.insert(object.key().clone(), told(object));
+        }
         heard.present.insert(object.key().clone(), told(object));
     }
 
@@ -205,7 +248,7 @@ impl Ledger {
     }
 
     fn filtered(&self, object: &Entry) {
-        if self.0.plan.filtered && !passes(object) {
+        if !self.0.plan.passes(object) {
             self.fail(format_args!("hears of {}, which its filter does not let pass", show(object)));
         }
     }
@@ -245,17 +288,34 @@ impl Ledger {
         }
     }
 
-    /// The registration says that it has synced: everything that was there must have been heard, unless it is gone.
-    pub fn synced<'a>(&self, first: impl IntoIterator<Item = &'a Arc<Entry>>) {
+    /// The registration says that it has synced: everything that was there must have been heard, unless it is gone, and nothing
+    /// else as initial. If the handler was there before the informer synced, `reached` is the version that it synced at; else `first`
+    /// is the very state that the handler began with.
+    pub fn synced<'a>(&self, first: impl IntoIterator<Item = &'a Arc<Entry>>, reached: Option<u64>) {
         let now = self.0.informer.snapshot();
         let mut heard = self.lock();
         heard.synced = true;
         self.0.trace.line(format_args!("{} has synced", self.0.name));
-        for object in first.into_iter().filter(|object| !self.0.plan.filtered || passes(object)) {
+        let first: BTreeMap<&ObjectKey, &Arc<Entry>> =
+            first.into_iter().map(|object| (object.key(), object)).collect();
+        for object in first.values().filter(|object| self.0.plan.passes(object)) {
             // One that has changed may have been merged with its change, and then be filtered out.
             let same = now.get(object.key()).is_some_and(|now| now.version() == object.version());
             if same && self.0.rules.ordered && !heard.returned.contains(object.key()) {
                 self.fail(format_args!("has synced without having heard of {}", show(object)));
+            }
+            let told = heard.present.get(object.key());
+            let unchanged = told.is_some_and(|told| told.is(object)) && self.0.rules.fixed;
+            if reached.is_none() && unchanged && !heard.initial.contains_key(object.key()) {
+                self.fail(format_args!("did not hear of {} as initial", show(object)));
+            }
+        }
+        for (key, told) in heard.initial.iter().filter(|(key, _)| !first.contains_key(key)) {
+            // Until all scopes have been listed, what a second list of one brings is initial as well.
+            let late =
+                reached.is_none_or(|reached| told.version.as_u64().is_some_and(|version| version > reached));
+            if self.0.rules.fixed && late {
+                self.fail(format_args!("heard of {key}@{} as initial, though it came later", told.version));
             }
         }
     }
@@ -263,7 +323,7 @@ impl Ledger {
     /// What is wrong with what the handler knows, compared with the store.
     pub fn difference(&self, store: &Snapshot<Value>) -> Option<String> {
         let heard = self.lock();
-        let objects = store.iter().filter(|object| !self.0.plan.filtered || passes(object));
+        let objects = store.iter().filter(|object| self.0.plan.passes(object));
         let stored: BTreeMap<&ObjectKey, &Arc<Entry>> =
             objects.map(|object| (object.key(), object)).collect();
         for (key, told) in &heard.present {
@@ -344,11 +404,6 @@ impl Drop for Returns {
     fn drop(&mut self) {
         self.0.lock().returned.insert(self.1.clone());
     }
-}
-
-/// What filtered handlers hear of.
-pub fn passes(object: &Entry) -> bool {
-    object.label("app") == Some("web")
 }
 
 fn told(object: &Entry) -> Told {

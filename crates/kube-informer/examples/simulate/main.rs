@@ -6,6 +6,7 @@
 
 #![allow(unreachable_pub, reason = "the modules are shared with a test")]
 
+mod bodies;
 mod checker;
 mod ledger;
 mod log;

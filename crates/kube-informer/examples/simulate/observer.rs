@@ -1,13 +1,15 @@
 //! Looks at every state of a store.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use kube_informer::delta_fifo::Scope;
 use kube_informer::object::Entry;
 use kube_informer::reflector::ReflectorStatus;
-use kube_informer::{SharedInformer, Snapshot};
+use kube_informer::{Object, ObjectKey, SharedInformer, Snapshot};
 use serde_json::Value;
 
+use super::bodies::Bodies;
 use super::checker;
 use super::schedule::InformerKind;
 use super::trace::Trace;
@@ -18,6 +20,9 @@ pub struct Observer {
     pub kind: InformerKind,
     pub informer: SharedInformer<Value>,
     pub history: Option<History>,
+    pub bodies: Option<Bodies>,
+    /// Only one in so many states is looked at as a whole.
+    pub one_in: u64,
     pub first: Arc<Mutex<First>>,
     pub observed: Arc<Mutex<u64>>,
     pub trace: Trace,
@@ -30,6 +35,8 @@ pub struct First {
     pub objects: Vec<Arc<Entry>>,
     listed: Vec<Scope>,
     pub synced: bool,
+    /// The newest version of any scope when all of them had been listed.
+    pub reached: u64,
 }
 
 impl First {
@@ -46,18 +53,46 @@ impl First {
     }
 }
 
+/// Whether the server had the objects that were not there in the state that was looked at before.
+fn check_new(
+    snapshot: &Snapshot<Value>,
+    seen: &mut HashMap<ObjectKey, Arc<Entry>>,
+    bodies: &Bodies,
+    kind: InformerKind,
+) -> Result<(), String> {
+    for entry in snapshot.iter() {
+        let known = seen.get(entry.key()).is_some_and(|known| Arc::ptr_eq(known, entry));
+        if !known {
+            bodies.check(&Object::from(Arc::clone(entry)), kind, false)?;
+            seen.insert(entry.key().clone(), Arc::clone(entry));
+        }
+    }
+    Ok(())
+}
+
 /// Looks at every state that the store is in.
 pub async fn observe(observer: Observer) {
-    let Observer { kind, informer, history, first, observed, trace, number } = observer;
+    let Observer { kind, informer, history, bodies, one_in, first, observed, trace, number } = observer;
+    let mut seen: HashMap<ObjectKey, Arc<Entry>> = HashMap::new();
     let look = |snapshot: &Snapshot<Value>| {
-        *observed.lock().expect("no panic") += 1;
+        let looked = {
+            let mut observed = observed.lock().expect("no panic");
+            *observed += 1;
+            *observed
+        };
         let versions: Vec<String> = checker::scopes()
             .filter_map(|scope| snapshot.version_of(&scope).map(|version| format!("{version}")))
             .collect();
         trace.line(format_args!("store {number} has {} objects at {}", snapshot.len(), versions.join(" ")));
-        let mut checked = checker::check_indexes(snapshot);
-        if let (Ok(()), Some(history)) = (&checked, &history) {
-            checked = checker::check_version(snapshot, kind, history);
+        let mut checked = Ok(());
+        if looked % one_in == 0 {
+            checked = checker::check_indexes(snapshot);
+            if let (Ok(()), Some(history)) = (&checked, &history) {
+                checked = checker::check_version(snapshot, kind, history);
+            }
+            if let (Ok(()), Some(bodies)) = (&checked, &bodies) {
+                checked = check_new(snapshot, &mut seen, bodies, kind);
+            }
         }
         if let Err(wrong) = checked {
             trace.violation(format_args!("store {number} ({kind:?}): {wrong}"));
@@ -73,6 +108,8 @@ pub async fn observe(observer: Observer) {
             if fixed && !informer.status().iter().all(listed) {
                 trace.violation(format_args!("informer {number} has synced before all its lists have come"));
             }
+            let versions = checker::scopes().filter_map(|scope| snapshot.version_of(&scope)?.as_u64());
+            first.reached = versions.max().unwrap_or(u64::MAX);
             first.synced = true;
         }
         false

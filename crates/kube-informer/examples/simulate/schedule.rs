@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
+use kube_informer::ObjectKey;
+use kube_informer::object::Entry;
 use kube_informer_apiserver::Verb;
 use kube_informer_apiserver::faults::{Fault, Rule};
+use serde_json::{Value, json};
 
 pub const NAMESPACES: [&str; 3] = ["a", "a-b", "b"];
 const NAMES: u64 = 7;
@@ -22,8 +25,17 @@ pub struct Schedule {
     pub healing: bool,
     /// Whether the client accepts gzip.
     pub gzip: bool,
+    /// How many objects there are beside those that the steps are about, and how many bytes each has.
+    pub crowd: Crowd,
     pub informers: Vec<InformerKind>,
     pub steps: Vec<Step>,
+}
+
+/// Objects that are there before anything else: enough for more than a batch, a resync's chunk and a handler's buffer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Crowd {
+    pub objects: u64,
+    pub bytes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -49,20 +61,94 @@ pub enum InformerKind {
     PagedStale,
     /// A queue that is nearly always full.
     TinyQueue,
+    /// What the server selects by a field.
+    Fields,
+    /// Without the data.
+    Cut,
+    /// With another field in the data.
+    Transformed,
+    /// Everything again after a while.
+    Resyncing,
 }
+
+impl InformerKind {
+    /// Makes of the server's object what informers of this kind show.
+    pub fn change(self, object: &mut Value) {
+        match self {
+            Self::MetadataOnly => *object = json!({"metadata": object["metadata"]}),
+            Self::Cut => drop(object.as_object_mut().map(|fields| fields.remove("data"))),
+            // A body that was garbled on the way may have anything there.
+            Self::Transformed if object["data"].is_object() => object["data"]["shown"] = "yes".into(),
+            _ => {}
+        }
+    }
+
+    /// Whether informers of this kind ask for an object with or without the label.
+    pub fn selects(self, key: &ObjectKey, web: bool) -> bool {
+        match self {
+            Self::Selected => web,
+            Self::Fields => key.namespace() == Some(FIELD_NAMESPACE),
+            _ => true,
+        }
+    }
+}
+
+/// The namespace that a field selector asks for.
+pub const FIELD_NAMESPACE: &str = "a-b";
+
+/// How often informers that resync do so.
+pub const RESYNC: Duration = Duration::from_secs(40);
 
 #[derive(Clone, Debug)]
 pub struct HandlerPlan {
     pub speed: Speed,
     /// Panics at every such event.
     pub panics_every: Option<u64>,
-    pub filtered: bool,
+    pub filter: Filter,
     pub resync: Option<Duration>,
     pub buffer: usize,
     /// Reads a stream instead of being called.
     pub stream: bool,
     /// Reads the objects as another type.
     pub typed: bool,
+}
+
+impl HandlerPlan {
+    /// Comes to its end with so many objects in the time that the others take for a few.
+    fn hurry(&mut self, objects: u64) {
+        if let Speed::Slow(time) = &mut self.speed {
+            *time /= 100;
+            let round = *time * u32::try_from(2 * objects).expect("few objects");
+            self.resync = self.resync.map(|period| period + round);
+        }
+    }
+
+    /// Whether an object is one that the handler hears of.
+    pub fn passes(&self, object: &Entry) -> bool {
+        let web = object.label("app") == Some("web");
+        match self.filter {
+            Filter::None => true,
+            Filter::Web => web,
+            Filter::WebOrPanic => web || object.label("turn") == Some("3"),
+        }
+    }
+
+    /// The filter itself, if there is one.
+    pub fn filter(&self, object: &Entry) -> bool {
+        if self.filter == Filter::WebOrPanic && object.label("turn") == Some("3") {
+            // Not `panic!`: the hook that prints it would run.
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
+        self.passes(object)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filter {
+    None,
+    Web,
+    /// Panics for some objects, which then pass.
+    WebOrPanic,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +176,10 @@ pub enum Action {
     Recreate {
         object: u64,
         web: bool,
+    },
+    /// Changes many objects of the crowd at once.
+    Churn {
+        objects: u64,
     },
     Fault(Rule),
     /// A fault without exception, for a time.
@@ -190,6 +280,20 @@ impl Schedule {
                 steps.push(Step { wait: lasts.mul_f64(random.f64()), action: Action::Nothing });
             }
         }
+        let mut crowd = Crowd::default();
+        if random.u8(..128) == 0 {
+            crowd = Crowd { objects: random.u64(600..2_500), bytes: random.usize(10..4_000) };
+            for _ in 0..random.usize(1..4) {
+                let place = random.usize(first_steps..=steps.len());
+                let action = Action::Churn { objects: random.u64(1..crowd.objects) };
+                steps.insert(place, Step { wait: Duration::ZERO, action });
+            }
+            for step in &mut steps {
+                if let Action::AddHandler { plan, .. } = &mut step.action {
+                    plan.hurry(crowd.objects);
+                }
+            }
+        }
         if random.u8(..8) == 0 {
             let restored = random.usize(first_steps..=steps.len());
             let backed_up = random.usize(first_steps..=restored);
@@ -197,7 +301,14 @@ impl Schedule {
             steps.insert(restored, Step { wait, action: restore(&mut random) });
             steps.insert(backed_up, Step { wait: Duration::ZERO, action: Action::Backup });
         }
-        Self { seed, healing, gzip: random.u8(..4) == 0, informers, steps }
+        Self { seed, healing, gzip: random.u8(..4) == 0, crowd, informers, steps }
+    }
+
+    /// Whether an object may come with a body that the server never had.
+    pub fn garbles(&self) -> bool {
+        let garbles =
+            |fault: Fault| matches!(fault, Fault::BadBody | Fault::UnknownObject | Fault::Restore { .. });
+        self.steps.iter().any(|step| matches!(&step.action, Action::Fault(rule) if garbles(rule.fault())))
     }
 
     /// A restore makes versions go backwards: then what depends on their order does not hold.
@@ -213,9 +324,13 @@ impl Schedule {
 
 fn informer_kind(random: &mut fastrand::Rng) -> InformerKind {
     use InformerKind as Kind;
-    const KINDS: [InformerKind; 10] = [
+    const KINDS: [InformerKind; 14] = [
         Kind::All,
         Kind::All,
+        Kind::Fields,
+        Kind::Cut,
+        Kind::Transformed,
+        Kind::Resyncing,
         Kind::TwoNamespaces,
         Kind::Selected,
         Kind::Changing,
@@ -268,7 +383,11 @@ fn add_handler(random: &mut fastrand::Rng) -> Action {
     let plan = HandlerPlan {
         speed,
         panics_every: (random.u8(..6) == 0).then(|| random.u64(1..4)),
-        filtered: random.u8(..3) == 0,
+        filter: match random.u8(..9) {
+            0..=5 => Filter::None,
+            6 | 7 => Filter::Web,
+            _ => Filter::WebOrPanic,
+        },
         resync: (random.u8(..4) == 0).then(|| Duration::from_secs(slowest + random.u64(10..60))),
         buffer: if random.bool() { 1024 } else { random.usize(1..4) },
         stream: random.u8(..4) == 0,
@@ -284,8 +403,9 @@ fn restore(random: &mut fastrand::Rng) -> Action {
 
 /// Something that goes on for a while: of all requests, or of watches while lists work.
 fn outage(random: &mut fastrand::Rng) -> Action {
-    const ALL: [Fault; 9] = [
+    const ALL: [Fault; 10] = [
         Fault::Refuse,
+        Fault::NotFound,
         Fault::Cut,
         Fault::Stall,
         Fault::Forbidden,

@@ -36,8 +36,8 @@ pub fn shrink(schedule: &Schedule) -> Schedule {
 
 /// The schedule as a list, to be read.
 pub fn describe(schedule: &Schedule) -> String {
-    let Schedule { seed, healing, gzip, informers, steps } = schedule;
-    let head = format!("seed {seed}, healing {healing}, gzip {gzip}, informers {informers:?}\n");
+    let Schedule { seed, healing, gzip, crowd, informers, steps } = schedule;
+    let head = format!("seed {seed}, healing {healing}, gzip {gzip}, {crowd:?}, informers {informers:?}\n");
     let steps = steps.iter().map(|step| format!("  after {:?}: {:?}\n", step.wait, step.action));
     std::iter::once(head).chain(steps).collect()
 }

@@ -10,7 +10,8 @@ use kube_informer::ObjectKey;
 use kube_informer_apiserver::{ApiServer, Backup};
 use serde_json::{Value, json};
 
-use super::schedule::{OBJECTS, object_key};
+use super::bodies::Bodies;
+use super::schedule::{NAMESPACES, OBJECTS, object_key};
 
 /// One object as the server has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,8 +21,11 @@ pub struct Fact {
     pub web: bool,
 }
 
-/// Each state from its version on.
-type States = Vec<(u64, Arc<Facts>)>;
+/// How many of the last states of a crowd are remembered: a stale replica is no older.
+const REMEMBERED: u64 = 20;
+
+/// Each state from its version on, as far as somebody wrote it down.
+type States = Vec<(u64, Option<Arc<Facts>>)>;
 
 pub type Facts = BTreeMap<ObjectKey, Fact>;
 
@@ -30,11 +34,11 @@ pub type Facts = BTreeMap<ObjectKey, Fact>;
 pub struct History(Arc<Mutex<States>>);
 
 impl History {
-    /// What the server had at a version; `None` for versions from before anybody wrote them down.
+    /// What the server had at a version; `None` for versions that nobody wrote down.
     pub fn at(&self, version: u64) -> Option<Arc<Facts>> {
         let states = self.0.lock().expect("nobody panics here");
         let after = states.partition_point(|(revision, _)| *revision <= version);
-        states.get(after.checked_sub(1)?).map(|(_, facts)| Arc::clone(facts))
+        states.get(after.checked_sub(1)?).and_then(|(_, facts)| facts.clone())
     }
 
     fn now(&self) -> Arc<Facts> {
@@ -42,11 +46,16 @@ impl History {
     }
 
     fn push(&self, revision: u64, facts: Facts) {
-        self.0.lock().expect("nobody panics here").push((revision, Arc::new(facts)));
+        self.0.lock().expect("nobody panics here").push((revision, Some(Arc::new(facts))));
+    }
+
+    /// Nobody writes down what follows, until the next state.
+    fn skip(&self, revision: u64) {
+        self.0.lock().expect("nobody panics here").push((revision, None));
     }
 
     fn restart(&self, revision: u64, facts: Facts) {
-        *self.0.lock().expect("nobody panics here") = vec![(revision, Arc::new(facts))];
+        *self.0.lock().expect("nobody panics here") = vec![(revision, Some(Arc::new(facts)))];
     }
 }
 
@@ -54,6 +63,7 @@ impl History {
 pub struct Truth {
     server: ApiServer,
     pub history: History,
+    pub bodies: Bodies,
     backup: Option<Backup>,
     writes: u64,
     /// How many writes the server took.
@@ -64,7 +74,8 @@ impl Truth {
     pub fn new(server: ApiServer) -> Self {
         Self {
             server,
-            history: History(Arc::new(Mutex::new(vec![(0, Arc::default())]))),
+            history: History(Arc::new(Mutex::new(vec![(0, Some(Arc::default()))]))),
+            bodies: Bodies::default(),
             backup: None,
             writes: 0,
             changes: 0,
@@ -81,6 +92,31 @@ impl Truth {
         let (namespace, name) = object_key(object);
         let body = self.body(&name, web);
         self.send(Method::POST, &format!("/api/v1/namespaces/{namespace}/configmaps"), Some(body)).await
+    }
+
+    /// Makes or changes objects of the crowd, the first so many.
+    pub async fn crowd(&mut self, objects: u64, bytes: usize) {
+        let mut facts = Facts::clone(&self.history.now());
+        if objects > REMEMBERED {
+            self.history.skip(self.server.revision() + 1);
+        }
+        for number in 0..objects {
+            let namespace = NAMESPACES[(number % NAMESPACES.len() as u64) as usize];
+            let name = format!("crowd-{number}");
+            let mut body = self.body(&name, number % 2 == 0);
+            body["data"]["fill"] = "x".repeat(bytes).into();
+            let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+            let is_new = !facts.contains_key(&ObjectKey::new(namespace, &name));
+            let (method, path) =
+                if is_new { (Method::POST, path) } else { (Method::PUT, format!("{path}/{name}")) };
+            let Some(answer) = self.request(method, &path, Some(body)).await else { continue };
+            self.bodies.note(&answer);
+            facts.insert(key_of(&answer), fact(&answer));
+            self.changes += 1;
+            if objects - number <= REMEMBERED {
+                self.history.push(self.server.revision(), facts.clone());
+            }
+        }
     }
 
     pub async fn update(&mut self, object: u64, web: bool) -> bool {
@@ -151,6 +187,7 @@ impl Truth {
                 .expect("a path of ours");
             facts.remove(&ObjectKey::new(namespace, name));
         } else {
+            self.bodies.note(&answer);
             facts.insert(key_of(&answer), fact(&answer));
         }
         self.history.push(self.server.revision(), facts);
@@ -160,7 +197,11 @@ impl Truth {
 
     /// Begins anew with what the server has, after something else than a write of ours changed it.
     pub async fn read_back(&mut self) {
-        let facts = self.list().await.iter().map(|(key, object)| (key.clone(), fact(object))).collect();
+        let objects = self.list().await;
+        for object in objects.values() {
+            self.bodies.note(object);
+        }
+        let facts = objects.iter().map(|(key, object)| (key.clone(), fact(object))).collect();
         self.history.restart(self.server.revision(), facts);
     }
 

@@ -11,7 +11,7 @@ use kube_informer::reflector::{ReflectorConfig, ReflectorStatus};
 use kube_informer::stats::HandlerStats;
 use kube_informer::{
     FieldPath, HandlerOptions, InformerOptions, Kind, ObjectKey, Registration, SharedInformer,
-    SharedInformerFactory, Snapshot, Storage,
+    SharedInformerFactory, Snapshot, Storage, Transform,
 };
 use kube_informer_apiserver::ApiServer;
 use kube_informer_apiserver::faults::{Fault, Faults, Rule};
@@ -20,11 +20,14 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::checker::{self, INDEXES};
-use super::ledger::{Gate, Ledger, Rules, passes};
+use super::ledger::{Gate, Ledger, Rules, States};
 use super::log::Log;
 use super::observer::{First, Observer, observe};
 use super::report::{Numbers, Report};
-use super::schedule::{Action, HandlerPlan, InformerKind, LONG, NAMESPACES, Schedule};
+use super::schedule::{
+    Action, Crowd, FIELD_NAMESPACE, Filter, HandlerPlan, InformerKind, LONG, NAMESPACES, RESYNC, Schedule,
+    Speed,
+};
 use super::trace::Trace;
 use super::truth::Truth;
 
@@ -36,6 +39,9 @@ const VERIFY_EVERY: Duration = Duration::from_mins(2);
 const QUIET: Duration = Duration::from_secs(150);
 /// How long the slowest handler takes for a resync of everything.
 const SLOWEST_RESYNC: Duration = Duration::from_mins(1);
+/// How many changes are made when all is well, and after what time everybody has seen them.
+const CHANGES: u64 = 8;
+const SEEN_WITHIN: Duration = Duration::from_secs(2);
 const TINY_QUEUE: usize = 2_000;
 /// How many requests an informer may make at once, beyond one a second.
 const BURST: f64 = 30.0;
@@ -68,6 +74,7 @@ struct World<'a> {
     faults: Faults,
     truth: Truth,
     factory: SharedInformerFactory,
+    transform: Transform,
     informers: Vec<Subject>,
     handlers: Vec<Handler>,
     kept: Vec<(Snapshot<Value>, Vec<String>)>,
@@ -117,6 +124,19 @@ struct Handler {
     first: Option<Snapshot<Value>>,
 }
 
+impl Handler {
+    /// What its informer says of it; nothing once it has ended.
+    fn stats(&self, subject: &Subject) -> Option<HandlerStats> {
+        match &self.place {
+            Place::Called(registration) => Some(registration.stats()),
+            Place::Streamed(_) => {
+                let handlers = subject.informer.stats().handlers;
+                handlers.into_iter().find(|stats| stats.name == self.ledger.name())
+            }
+        }
+    }
+}
+
 enum Place {
     Called(Registration),
     Streamed(JoinHandle<()>),
@@ -131,7 +151,9 @@ impl<'a> World<'a> {
             .bookmark_every(Duration::from_secs(20))
             .faults(faults.clone())
             .build();
-        let defaults = options(schedule, InformerKind::All, 0);
+        // Those that share it share a cache.
+        let transform = Transform::json(|object| InformerKind::Transformed.change(object));
+        let defaults = options(schedule, &transform, InformerKind::All, 0);
         let factory = SharedInformerFactory::with_defaults(server.client(), defaults);
         let truth = Truth::new(server.clone());
         let mut world = Self {
@@ -141,6 +163,7 @@ impl<'a> World<'a> {
             faults,
             truth,
             factory,
+            transform,
             informers: Vec::new(),
             handlers: Vec::new(),
             kept: Vec::new(),
@@ -161,6 +184,8 @@ impl<'a> World<'a> {
         for namespace in NAMESPACES {
             self.truth.create_namespace(namespace).await;
         }
+        let Crowd { objects, bytes } = self.schedule.crowd;
+        self.truth.crowd(objects, bytes).await;
         for step in &self.schedule.steps {
             self.pass(step.wait).await;
             if step.wait >= LONG {
@@ -178,13 +203,16 @@ impl<'a> World<'a> {
             self.quiet().await;
         }
         if self.trace.first_violation().is_none() {
+            self.changes().await;
+        }
+        if self.trace.first_violation().is_none() {
             self.end().await;
         }
         self.report()
     }
 
     fn subject(&self, kind: InformerKind, number: u64) -> Subject {
-        let options = options(self.schedule, kind, number);
+        let options = options(self.schedule, &self.transform, kind, number);
         let kind_of = Kind::new("v1", "ConfigMap", "configmaps", true);
         let informer =
             self.factory.informer_of::<Value>(kind_of, options).expect("no two differ in the rest");
@@ -207,6 +235,8 @@ impl<'a> World<'a> {
             informer: informer.clone(),
             history: (!self.schedule.healing && !self.schedule.restores())
                 .then(|| self.truth.history.clone()),
+            bodies: (!self.schedule.garbles()).then(|| self.truth.bodies.clone()),
+            one_in: if self.schedule.crowd.objects > 0 { 20 } else { 1 },
             first: Arc::clone(&first),
             observed: Arc::clone(&observed),
             trace: self.trace.clone(),
@@ -242,6 +272,7 @@ impl<'a> World<'a> {
                     self.truth.create(*object, *web).await;
                 }
             }
+            Action::Churn { objects } => self.truth.crowd(*objects, self.schedule.crowd.bytes).await,
             Action::Fault(rule) => self.faults.inject(rule.clone()),
             Action::Outage(rule, time) => {
                 let outage = rule.clone().until(self.trace.elapsed() + *time);
@@ -304,24 +335,34 @@ impl<'a> World<'a> {
         let fixed = !matches!(subject.kind, InformerKind::Selected | InformerKind::Changing);
         let rules = Rules {
             ordered: !restores,
-            once: fixed && !plan.filtered && !self.schedule.healing && !restores,
+            once: fixed && plan.filter == Filter::None && !self.schedule.healing && !restores,
             changes: !self.schedule.healing && !restores,
+            fixed: subject.kind != InformerKind::Changing && !restores,
         };
+        let mut plan = plan.clone();
+        // As the informer does, except for those who asked for something else.
+        let as_informer = subject.kind == InformerKind::Resyncing && plan.typed && plan.speed == Speed::Fast;
+        if as_informer {
+            plan.resync = Some(RESYNC);
+        }
+        let states = (!self.schedule.garbles())
+            .then(|| States { bodies: self.truth.bodies.clone(), kind: subject.kind });
         let name = format!("handler-{}-of-{informer}", self.added);
         self.added += 1;
         let ledger = Ledger::new(
             name.clone(),
             plan.clone(),
             rules,
+            states,
             self.trace.clone(),
             &subject.informer,
             self.gate.clone(),
         );
         let first = subject.informer.has_synced().then(|| subject.informer.snapshot());
         let place = if plan.typed {
-            attach(&subject.informer.read_as::<ConfigMap>(), name, &ledger)
+            attach(&subject.informer.read_as::<ConfigMap>(), name, &ledger, as_informer)
         } else {
-            attach(&subject.informer, name, &ledger)
+            attach(&subject.informer, name, &ledger, as_informer)
         };
         self.handlers.push(Handler { ledger, informer, place, first });
     }
@@ -348,11 +389,12 @@ impl<'a> World<'a> {
 
     /// What must hold after every step.
     fn check(&mut self, waited: Duration) {
+        let keys = KEYS + self.schedule.crowd.objects as usize;
         for (number, subject) in self.informers.iter_mut().enumerate() {
             let stats = subject.informer.stats();
             let limit = if subject.kind == InformerKind::TinyQueue { TINY_QUEUE } else { 16 << 20 };
             // One object may go over the limit; a resync brings its objects at once.
-            if stats.queue.bytes > limit + 2_000 * (KEYS + 1) {
+            if stats.queue.bytes > limit + (2_000 + self.schedule.crowd.bytes) * (keys + 1) {
                 self.trace.violation(format_args!("informer {number} queues {} bytes", stats.queue.bytes));
             }
             // With no namespace there is nothing to wait for: then it has synced without a list.
@@ -384,21 +426,22 @@ impl<'a> World<'a> {
         }
         for handler in &mut self.handlers {
             let subject = &self.informers[handler.informer];
-            let Place::Called(registration) = &handler.place else { continue };
-            let stats = registration.stats();
+            let Some(stats) = handler.stats(subject) else { continue };
             let plan = handler.ledger.plan();
-            if stats.depth > plan.buffer + KEYS + subject.informer.snapshot().len() {
-                handler
-                    .ledger
-                    .fail(format_args!("has {} events waiting, its buffer is {}", stats.depth, plan.buffer));
+            // What is read from the store when its turn comes takes no memory.
+            if stats.buffered > plan.buffer + keys {
+                let (buffered, buffer) = (stats.buffered, plan.buffer);
+                handler.ledger.fail(format_args!("has {buffered} events in its buffer of {buffer}"));
             }
-            if registration.has_synced() && !handler.ledger.has_synced() {
+            if stats.has_synced && !handler.ledger.has_synced() {
                 if !subject.informer.has_synced() {
                     handler.ledger.fail(format_args!("has synced before its informer"));
                 }
-                match &handler.first {
-                    Some(first) => handler.ledger.synced(first.iter()),
-                    None => handler.ledger.synced(&subject.first.lock().expect("no panic").objects),
+                if let Some(first) = &handler.first {
+                    handler.ledger.synced(first.iter(), None);
+                } else {
+                    let first = subject.first.lock().expect("no panic");
+                    handler.ledger.synced(&first.objects, Some(first.reached));
                 }
             }
         }
@@ -514,10 +557,8 @@ impl<'a> World<'a> {
             if !resyncs && let Some(stats) = informer.stats().handlers.into_iter().find(waits) {
                 return Some(format!("{} events wait for {}", stats.depth, stats.name));
             }
-            if let Place::Called(registration) = &handler.place
-                && !registration.has_synced()
-            {
-                return Some(format!("{} has not synced", registration.name()));
+            if handler.stats(&self.informers[handler.informer]).is_some_and(|stats| !stats.has_synced) {
+                return Some(format!("{} has not synced", handler.ledger.name()));
             }
         }
         None
@@ -563,6 +604,38 @@ impl<'a> World<'a> {
             let fails = |status: &ReflectorStatus| status.failing_since.is_some() || status.polling;
             if let Some(status) = subject.informer.status().into_iter().find(fails) {
                 self.trace.violation(format_args!("informer {number} fails after all is well: {status:?}"));
+            }
+        }
+    }
+
+    /// Without faults a change is seen at once: neither the next bookmark nor the next attempt may be what brings it.
+    async fn changes(&mut self) {
+        self.trace.line("· changes without faults");
+        for turn in 0..CHANGES {
+            let object = self.schedule.seed.wrapping_add(turn * 5);
+            let web = turn % 2 == 0;
+            if turn % 4 == 3 {
+                self.truth.delete(object).await;
+            } else if !self.truth.update(object, web).await {
+                self.truth.create(object, web).await;
+            }
+            self.pass(SEEN_WITHIN).await;
+            self.check(SEEN_WITHIN);
+            let server = self.truth.list().await;
+            for (number, subject) in self.informers.iter().enumerate() {
+                let (snapshot, namespaces) = (subject.informer.snapshot(), subject.informer.namespaces());
+                if let Some(wrong) = checker::difference(&snapshot, subject.kind, &namespaces, &server, true)
+                {
+                    self.trace
+                        .violation(format_args!("informer {number} {SEEN_WITHIN:?} after a change: {wrong}"));
+                }
+            }
+            for handler in &self.handlers {
+                let snapshot = self.informers[handler.informer].informer.snapshot();
+                let slow = matches!(handler.ledger.plan().speed, Speed::Slow(_));
+                if !slow && let Some(wrong) = handler.ledger.difference(&snapshot) {
+                    handler.ledger.fail(format_args!("{SEEN_WITHIN:?} after a change: {wrong}"));
+                }
             }
         }
     }
@@ -618,7 +691,7 @@ impl<'a> World<'a> {
 }
 
 /// What an informer of a kind is asked to be.
-fn options(schedule: &Schedule, kind: InformerKind, number: u64) -> InformerOptions {
+fn options(schedule: &Schedule, transform: &Transform, kind: InformerKind, number: u64) -> InformerOptions {
     let reflector = ReflectorConfig {
         seed: Some(schedule.seed ^ number),
         watch_timeout: Duration::from_mins(1),
@@ -651,18 +724,25 @@ fn options(schedule: &Schedule, kind: InformerKind, number: u64) -> InformerOpti
         InformerKind::Decoded => options.storage(Storage::Decoded),
         InformerKind::PagedStale => own(options, "paged"),
         InformerKind::TinyQueue => own(options.queue_limit_bytes(TINY_QUEUE), "tiny"),
+        InformerKind::Fields => options.fields(format!("metadata.namespace={FIELD_NAMESPACE}")),
+        InformerKind::Cut => options.cut(FieldPath::of_fields(["data"])),
+        InformerKind::Transformed => options.transform(transform.clone()),
+        InformerKind::Resyncing => own(options.resync_every(RESYNC), "resyncing"),
     }
 }
 
 /// Registers a handler as its plan says.
-fn attach<K: View>(informer: &SharedInformer<K>, name: String, ledger: &Ledger) -> Place {
+fn attach<K: View>(informer: &SharedInformer<K>, name: String, ledger: &Ledger, as_informer: bool) -> Place {
     let plan = ledger.plan().clone();
-    let mut options = HandlerOptions::default().name(name).buffer_len(plan.buffer).no_resync();
-    if let Some(period) = plan.resync {
-        options = options.resync_every(period);
-    }
-    if plan.filtered {
-        options = options.filter(|object| passes(object));
+    let mut options = HandlerOptions::default().name(name).buffer_len(plan.buffer);
+    options = match plan.resync {
+        _ if as_informer => options,
+        Some(period) => options.resync_every(period),
+        None => options.no_resync(),
+    };
+    if plan.filter != Filter::None {
+        let plan = plan.clone();
+        options = options.filter(move |object| plan.filter(object));
     }
     let ledger = ledger.clone();
     if plan.stream {
