@@ -127,12 +127,12 @@ pub struct HandlerOptions<K> {
     pub(crate) name: Option<String>,
     pub(crate) resync: Resync,
     pub(crate) buffer_len: usize,
-    pub(crate) filter: Option<Filter<K>>,
+    pub(crate) filters: Vec<Filter<K>>,
 }
 
 impl<K> Default for HandlerOptions<K> {
     fn default() -> Self {
-        Self { name: None, resync: Resync::AsInformer, buffer_len: 1024, filter: None }
+        Self { name: None, resync: Resync::AsInformer, buffer_len: 1024, filters: Vec::new() }
     }
 }
 
@@ -166,15 +166,12 @@ impl<K> HandlerOptions<K> {
     /// Hears only of objects that pass. An update that enters the choice is an add, one that leaves it a delete.
     ///
     /// Must give the same answer for the same object, whenever it is asked. Called several times, an object must pass
-    /// every filter. An object for which the filter panics passes; the panic is counted and logged.
+    /// every filter. An object passes a filter that panics for it; the panic is counted and logged.
     pub fn filter(mut self, passes: impl Fn(&Object<K>) -> bool + Send + Sync + 'static) -> Self
     where
         K: 'static,
     {
-        self.filter = Some(match self.filter.take() {
-            Some(first) => Arc::new(move |object| first(object) && passes(object)),
-            None => Arc::new(passes),
-        });
+        self.filters.push(Arc::new(passes));
         self
     }
 }

@@ -15,7 +15,7 @@ use crate::object::Object;
 use crate::planted::{Bug, planted};
 
 /// Calls a handler until its listener ends.
-pub(crate) async fn deliver<K, H>(listener: Arc<Listener>, mut handler: H, filter: Option<Filter<K>>)
+pub(crate) async fn deliver<K, H>(listener: Arc<Listener>, mut handler: H, filters: Vec<Filter<K>>)
 where
     K: Send + Sync + 'static,
     H: EventHandler<K>,
@@ -23,7 +23,7 @@ where
     while let Some(owed) = listener.next().await {
         let initial = owed.initial;
         let mut panicked = false;
-        for (number, event) in events(&listener, owed, filter.as_ref()).into_iter().flatten().enumerate() {
+        for (number, event) in events(&listener, owed, &filters).into_iter().flatten().enumerate() {
             // The handler may have been removed while its first callback ran.
             if number > 0 && listener.is_over() && !planted(Bug::CalledAfterRemoval) {
                 break;
@@ -62,18 +62,18 @@ pub(crate) async fn feed(listener: Arc<Listener>, mut take: impl FnMut(Owed) + S
 }
 
 /// The same as a stream. An event counts as heard when the next one is asked for.
-pub(crate) fn stream<K>(listener: Arc<Listener>, filter: Option<Filter<K>>) -> BoxStream<'static, Event<K>>
+pub(crate) fn stream<K>(listener: Arc<Listener>, filters: Vec<Filter<K>>) -> BoxStream<'static, Event<K>>
 where
     K: Send + Sync + 'static,
 {
     struct Reader<K> {
         listener: Arc<Listener>,
-        filter: Option<Filter<K>>,
+        filters: Vec<Filter<K>>,
         ready: VecDeque<Event<K>>,
         /// Whether something was taken that has not been reported as heard, and whether it was initial.
         taken: Option<bool>,
     }
-    let reader = Reader { listener, filter, ready: VecDeque::new(), taken: None };
+    let reader = Reader { listener, filters, ready: VecDeque::new(), taken: None };
     futures_util::stream::unfold(reader, |mut reader| async move {
         loop {
             if let Some(event) = reader.ready.pop_front() {
@@ -87,7 +87,7 @@ where
             if let Some(initial) = reader.taken.take_if(|_| planted(Bug::StreamHeardTooEarly)) {
                 reader.listener.heard(initial);
             }
-            reader.ready.extend(events(&reader.listener, owed, reader.filter.as_ref()).into_iter().flatten());
+            reader.ready.extend(events(&reader.listener, owed, &reader.filters).into_iter().flatten());
         }
     })
     .boxed()
@@ -95,13 +95,14 @@ where
 
 /// The events that tell what is owed, at most a delete and an add. An object passes a filter that panics:
 /// an object too many does less harm than one that seems to be deleted.
-fn events<K>(listener: &Listener, owed: Owed, filter: Option<&Filter<K>>) -> [Option<Event<K>>; 2] {
+fn events<K>(listener: &Listener, owed: Owed, filters: &[Filter<K>]) -> [Option<Event<K>>; 2] {
     let Owed { told, died, now, initial, .. } = owed;
     let passes = |object: &Object<K>| {
-        let Some(filter) = filter else { return true };
-        std::panic::catch_unwind(AssertUnwindSafe(|| filter(object))).unwrap_or_else(|panic| {
-            report(listener, "filter", panic);
-            !planted(Bug::FilterPanicHides)
+        filters.iter().all(|filter| {
+            std::panic::catch_unwind(AssertUnwindSafe(|| filter(object))).unwrap_or_else(|panic| {
+                report(listener, "filter", panic);
+                !planted(Bug::FilterPanicHides)
+            })
         })
     };
     // What the handler was not told of because it did not pass, it need not hear the end of.

@@ -35,10 +35,10 @@ impl Registration {
         K: Send + Sync + 'static,
         H: EventHandler<K>,
     {
-        let HandlerOptions { name, resync, buffer_len, filter } = options;
+        let HandlerOptions { name, resync, buffer_len, filters } = options;
         let name = name.unwrap_or_else(|| short_name(std::any::type_name::<H>()));
         let registration = Self::add(keeper, name, resync, buffer_len, Hops::Skip);
-        registration.serve(|listener| deliver(listener, handler, filter));
+        registration.serve(|listener| deliver(listener, handler, filters));
         registration
     }
 
@@ -200,10 +200,10 @@ pub struct EventStream<K> {
 
 impl<K: Send + Sync + 'static> EventStream<K> {
     pub(super) fn new(keeper: &Arc<Keeper>, options: HandlerOptions<K>) -> Self {
-        let HandlerOptions { name, resync, buffer_len, filter } = options;
+        let HandlerOptions { name, resync, buffer_len, filters } = options;
         let name = name.unwrap_or_else(|| "stream".into());
         let registration = Registration::add(keeper, name, resync, buffer_len, Hops::Skip);
-        let events = stream(Arc::clone(&registration.listener), filter);
+        let events = stream(Arc::clone(&registration.listener), filters);
         let events = events.take_until(keeper.ended().boxed()).boxed();
         Self { registration, events }
     }
