@@ -284,7 +284,12 @@ struct Stopped<'a>(&'a StatusCell);
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
-        self.0.update(|status| status.phase = Phase::Stopped);
+        self.0.update(|status| {
+            if status.phase == Phase::Watching && status.current_at.is_some() {
+                status.current_at = Some(Instant::now());
+            }
+            status.phase = Phase::Stopped;
+        });
     }
 }
 

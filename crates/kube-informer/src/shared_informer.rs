@@ -357,7 +357,8 @@ impl<K> SharedInformer<K> {
             return Ok(());
         }
         let stale = self.status().into_iter().filter_map(|status| status.stale_for(limit));
-        let why: Vec<String> = stale.collect();
+        let panicked = self.core().panicked().map(|panic| format!("a change of the store panicked: {panic}"));
+        let why: Vec<String> = stale.chain(panicked).collect();
         if why.is_empty() {
             return Ok(());
         }

@@ -595,3 +595,23 @@ async fn one_informer_of_a_factory_is_shut_down_and_made_again() {
     assert_eq!((second.snapshot().len(), factory.stats().len()), (1, 1));
     factory.shutdown().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_that_was_stopped_is_not_healthy() {
+    let server = common::server();
+    let factory = SharedInformerFactory::new(server.client());
+    let informer = factory.informer::<ConfigMap>();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert!(informer.health(Duration::from_mins(2)).is_ok());
+    informer.stop().await;
+    let why = informer.health(Duration::from_mins(2)).unwrap_err().to_string();
+    assert!(why.contains("does not run"), "{why}");
+    assert_eq!(informer.status()[0].staleness, Some(Duration::ZERO), "it was current until then");
+    informer.start();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(informer.health(Duration::from_mins(2)).is_ok());
+    factory.shutdown().await.unwrap();
+    assert!(factory.health(Duration::from_mins(2)).is_err());
+}

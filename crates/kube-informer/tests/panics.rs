@@ -3,6 +3,7 @@
 mod common;
 
 use std::panic::panic_any;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use common::{Log, api, change, create, server, settle};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_informer::controller::{Action, Predicate};
 use kube_informer::handler::HandlerOptions;
-use kube_informer::{Controller, Event, InformerOptions, ObjectKey, SharedInformerFactory, Transform};
+use kube_informer::{Controller, Event, InformerOptions, Kind, ObjectKey, SharedInformerFactory, Transform};
 
 /// Panics where it is dropped.
 struct Bomb;
@@ -152,4 +153,53 @@ async fn a_payload_that_panics_costs_neither_predicate_nor_mapping() {
     let expected =
         ["default/a", "default/bomb", "default/z", "default/z", "mapped/a", "mapped/z", "mapped/z"];
     assert_eq!(*seen, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_that_panics_overrules_no_other() {
+    let server = server();
+    create(&api(&server), "a", "1").await;
+    let factory = SharedInformerFactory::new(server.client());
+    let informer = factory.informer::<ConfigMap>();
+    let log = Log::default();
+    let options = HandlerOptions::default()
+        .filter(|object| object.label("missing").expect("on purpose") == "x")
+        .filter(|_| false);
+    let registration = informer.add_handler_with(options, log.handler());
+    factory.start();
+    registration.wait_for_sync().await;
+    assert_eq!((log.take().as_str(), registration.stats().panics), ("", 1));
+}
+
+/// Panics where it is dropped, once.
+#[derive(serde::Deserialize)]
+struct Explosive {}
+
+static ARMED: AtomicBool = AtomicBool::new(false);
+
+impl Drop for Explosive {
+    fn drop(&mut self) {
+        assert!(!ARMED.swap(false, Ordering::SeqCst), "on purpose");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_that_panics_where_it_is_dropped_does_not_end_the_informer() {
+    let server = server();
+    create(&api(&server), "a", "1").await;
+    let factory = SharedInformerFactory::new(server.client());
+    let options = InformerOptions::default().transform(Transform::decoded(|_: ConfigMap| Explosive {}));
+    let informer = factory.informer_of::<Explosive>(Kind::of::<ConfigMap>(), options).unwrap();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    settle().await;
+    ARMED.store(true, Ordering::SeqCst);
+    change(&api(&server), "a", "2").await;
+    settle().await;
+    assert!(!ARMED.load(Ordering::SeqCst), "it was dropped");
+    create(&api(&server), "b", "1").await;
+    settle().await;
+    assert_eq!(informer.snapshot().len(), 2);
+    let unhealthy = informer.health(Duration::from_mins(2)).unwrap_err().to_string();
+    assert!(unhealthy.contains("panicked: on purpose"), "{unhealthy}");
 }

@@ -54,8 +54,8 @@ impl ReflectorStatus {
     pub(crate) fn stale_for(&self, limit: Duration) -> Option<String> {
         let error = self.last_error.as_deref().unwrap_or("no error so far");
         match self.staleness {
-            None if self.phase == Phase::Stopped => {
-                Some(format!("{} does not run; start() it first", self.scope))
+            _ if self.phase == Phase::Stopped && !planted(Bug::StoppedIsHealthy) => {
+                Some(format!("{} is not watched, because the informer does not run", self.scope))
             }
             None => Some(format!("{} has not been listed ({error})", self.scope)),
             Some(staleness) if staleness > limit => {

@@ -1,5 +1,6 @@
 //! What an informer is made of, and its loop: store first, then handlers.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -9,7 +10,7 @@ use super::NotSynced;
 use super::options::{InformerOptions, Shape};
 use crate::Kind;
 use crate::delta_fifo::{Batch, DeltaFifo, Scope};
-use crate::intake::Intake;
+use crate::intake::{Intake, panic_text};
 use crate::interleave::{lock, scheduling_point};
 use crate::object::{SharedPacker, Storage};
 use crate::planted::{Bug, planted};
@@ -39,6 +40,8 @@ pub(crate) struct Core {
     /// Told when a handler comes or goes.
     pub(crate) handlers_changed: Notify,
     counts: Counts,
+    /// What the first panic said that interrupted a change of the store.
+    panicked: Mutex<Option<String>>,
     /// How many use it and can do without the kind, and how many cannot.
     optional: AtomicUsize,
     required: AtomicUsize,
@@ -119,6 +122,7 @@ impl Core {
             synced: watch::Sender::new(false),
             handlers_changed: Notify::new(),
             counts: Counts::default(),
+            panicked: Mutex::default(),
             optional: AtomicUsize::new(0),
             required: AtomicUsize::new(0),
             options,
@@ -135,7 +139,12 @@ impl Core {
                 tokio::task::yield_now().await;
             }
             let before = planted(Bug::HandlerBeforeStore).then(|| self.indexer.cell.load_full());
-            self.process(batch);
+            // A value of the user's may panic where it is dropped. What is left to do goes on, and the health check says so.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.process(batch))) {
+                let panic = panic_text(panic);
+                tracing::error!(kind = %self.kind, panic, "a change of the store panicked");
+                lock(&self.panicked).get_or_insert(panic);
+            }
             if let Some(before) = before {
                 let after = self.indexer.cell.swap(before);
                 tokio::task::yield_now().await;
@@ -270,6 +279,11 @@ impl Core {
         for (_, status) in &self.lock_scopes().all {
             status.retry_now.notify_waiters();
         }
+    }
+
+    /// Why changes of the store may be missing.
+    pub(crate) fn panicked(&self) -> Option<String> {
+        lock(&self.panicked).clone()
     }
 
     pub(crate) fn has_synced(&self) -> bool {
