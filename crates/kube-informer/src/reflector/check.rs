@@ -30,7 +30,9 @@ impl Reflector {
 
     pub(super) fn begin_check(&self, machine: &mut Machine) -> Option<Check<'_>> {
         let now = Instant::now();
-        let Ok(reached) = machine.begin_check(now)? else {
+        let begun = machine.begin_check(now)?;
+        self.status.update(|status| status.doubted_since = machine.doubted_since());
+        let Ok(reached) = begun else {
             return Some(Box::pin(std::future::ready(Ok(History::Expired))));
         };
         // A short gap is hardly a restore: then the last change is enough, if there was one.
@@ -51,11 +53,13 @@ impl Reflector {
     ) -> Option<Outcome> {
         match answer {
             Ok(History::Same) => {
-                machine.doubt().checked(true, Instant::now());
+                machine.checked(true, Instant::now());
+                self.status.update(|status| status.doubted_since = machine.doubted_since());
                 None
             }
             Ok(History::Unknown) => {
-                machine.doubt().checked(false, Instant::now());
+                machine.checked(false, Instant::now());
+                self.status.update(|status| status.doubted_since = machine.doubted_since());
                 None
             }
             // Only a comparison tells. The doubt stays until it is complete.
@@ -63,8 +67,11 @@ impl Reflector {
                 self.status.update(|status| status.counts.verifications += 1);
                 Some(Outcome::Verify)
             }
-            Ok(History::Other(why)) => {
-                machine.is_restored();
+            Ok(history @ History::Other(why)) => {
+                // A replica that is behind shows an older list, too: then the lists decide.
+                if !history.is_behind() || planted(Bug::BehindCountsAsProof) {
+                    machine.is_restored();
+                }
                 warn!(kind = %self.intake.kind, why, "the server seems to be restored from a backup; listing again");
                 Some(Outcome::Restored(SourceError::transport("the watch cannot be trusted", why)))
             }

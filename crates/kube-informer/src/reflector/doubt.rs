@@ -214,6 +214,11 @@ impl Doubt {
         Some(if given_up { Err(()) } else { Ok(reached.clone()) })
     }
 
+    /// Whether an earlier check had no answer.
+    pub(super) fn was_unanswered(&self) -> bool {
+        self.unanswered > 1
+    }
+
     /// Whether the check under way may lead to a comparison.
     pub(super) fn is_thorough(&self) -> bool {
         self.look == Look::Thorough

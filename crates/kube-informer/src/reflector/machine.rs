@@ -67,6 +67,9 @@ const OLDER_LISTS: u32 = 3;
 const OLDER_SPAN: Duration = Duration::from_secs(5);
 const OLDER_WAIT: Duration = Duration::from_millis(2500);
 
+/// After this time without an event whose key cannot be read, the next one leads to a list at once.
+const UNREADABLE_REST: Duration = Duration::from_mins(10);
+
 /// Strikes after which the reflector polls: three refusals, or twelve failures of a server that is busy or away.
 const STRIKES: u32 = 12;
 const REFUSED: u32 = 4;
@@ -163,6 +166,9 @@ pub(super) struct Machine {
     retry: Backoff,
     /// Waits between lists without a healthy watch between them.
     poll: Backoff,
+    /// Waits between lists that follow from events whose keys cannot be read, and when the last such event came.
+    unreadable: Backoff,
+    unreadable_at: Option<Instant>,
     pace: Pace,
     step: Step,
     version: Option<ResourceVersion>,
@@ -193,6 +199,8 @@ pub(super) struct Machine {
     /// Failures of watches in a row, weighted.
     strikes: u32,
     polling: bool,
+    /// Whether the last list failed that stood in for a watch: then the server is away, and does not refuse watches only.
+    lists_fail: bool,
     /// Whether the list is made although the version may still be good.
     probing: bool,
     /// Whether there was a healthy watch since the last list.
@@ -211,6 +219,8 @@ impl Machine {
         let mut machine = Self {
             retry: Backoff::new(config.backoff, seed),
             poll: Backoff::new(config.backoff, seed.wrapping_add(1)),
+            unreadable: Backoff::new(config.backoff, seed.wrapping_add(2)),
+            unreadable_at: None,
             pace: Pace::new(),
             step: Step::Stream,
             version: None,
@@ -231,6 +241,7 @@ impl Machine {
             bookmark_interval: None,
             strikes: 0,
             polling: false,
+            lists_fail: false,
             probing: false,
             watched: true,
             advanced: false,
@@ -412,6 +423,7 @@ impl Machine {
         }
         self.odd_lists = 0;
         self.older = None;
+        self.lists_fail = false;
         self.restored = false;
         self.verifying = false;
         self.any_version = false;
@@ -482,7 +494,19 @@ impl Machine {
     /// Begins a check, which counts as a request.
     pub(super) fn begin_check(&mut self, now: Instant) -> Option<Result<Reached, ()>> {
         let _ = self.pace.take(now);
-        self.doubt.begin_check(now)
+        let reached = self.doubt.begin_check(now)?;
+        if self.doubt.was_unanswered() && !planted(Bug::UnansweredCheckHidden) {
+            self.doubted_since.get_or_insert(now);
+        }
+        Some(reached)
+    }
+
+    /// A check has an answer, which takes no doubt away that a failed comparison has left.
+    pub(super) fn checked(&mut self, same: bool, now: Instant) {
+        self.doubt.checked(same, now);
+        if self.unverified == 0 && !self.doubt.was_unanswered() {
+            self.doubted_since = None;
+        }
     }
 
     /// A check showed that the server's history is another one.
@@ -540,7 +564,13 @@ impl Machine {
                 self.relist(None, now)
             }
             Outcome::Unreadable => {
+                // A watch that brings such events is as healthy as any. Only time without them shows that they have ended.
+                if self.unreadable_at.is_none_or(|at| now >= at + UNREADABLE_REST) {
+                    self.unreadable.succeeded();
+                }
+                let again = self.unreadable_at.replace(now).is_some() && !planted(Bug::UnreadableListed);
                 let wait = self.relist(None, now);
+                let wait = if again { wait.max(self.unreadable.next(None)) } else { wait };
                 self.step = Step::List { limit: self.config.page_size };
                 wait
             }
@@ -599,6 +629,10 @@ impl Machine {
                 self.unverified = self.unverified.saturating_add(1);
                 self.compared_at = Some(now + error.retry_after().unwrap_or_default().min(RECHECK_LAST));
                 self.doubted_since.get_or_insert(now);
+                if let Some(wait) = error.retry_after().filter(|_| !planted(Bug::ComparisonWithoutRetryAfter))
+                {
+                    self.doubt.wait(now + wait.min(RECHECK_LAST));
+                }
                 self.step = Step::Watch;
                 let _ = self.failure_wait(error, now);
                 return self.retry.spread(RESUME_SPREAD);
@@ -607,6 +641,7 @@ impl Machine {
                 if self.probing && !error.needs_list() && !planted(Bug::PollFailureForgetsWatch) =>
             {
                 self.step = Step::Watch;
+                self.lists_fail = error.code().is_none_or(|code| code >= 500) && !planted(Bug::AwayPolled);
             }
             Step::List { .. } => {
                 // A restored server will not have that version for a long time, and no server has a garbled one.
@@ -654,11 +689,14 @@ impl Machine {
             self.fail(now);
             return self.retry.next(None);
         }
-        self.fail(now);
         self.polling = true;
         self.probing = true;
         // Streaming lists are watches, and these do not work.
         self.step = Step::List { limit: self.config.page_size };
+        if let Some(error) = failure.filter(|_| self.lists_fail) {
+            return self.failure_wait(error, now);
+        }
+        self.fail(now);
         let failure = failure.filter(|_| !planted(Bug::PollWithoutRetryAfter));
         self.poll.next(failure.and_then(SourceError::retry_after))
     }

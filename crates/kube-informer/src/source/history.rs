@@ -64,7 +64,7 @@ pub(super) const BEHIND: History = History::Other("the server has not reached th
 
 impl History {
     /// Whether a replica that is behind for a moment would answer so, too.
-    pub(super) fn is_behind(self) -> bool {
+    pub(crate) fn is_behind(self) -> bool {
         self == BEHIND
     }
 }
@@ -113,7 +113,14 @@ impl Checked {
             && self.thorough == request.thorough
             && (!self.thorough || self.history != History::Same || self.asks_as(request));
         let recent = self.began >= request.lost_at || planted(Bug::OldVerdictAnswers);
-        recent && (covers || matches!(self.history, History::Other(_)))
+        // A server that has not reached a version may have reached an earlier one, of a cache that was read since.
+        let reached = self.version <= request.version || planted(Bug::BehindAnswersAll);
+        recent
+            && match self.history {
+                history if history.is_behind() => reached,
+                History::Other(_) => covers || reached,
+                _ => covers,
+            }
     }
 }
 
@@ -171,6 +178,8 @@ struct Item {
 #[derive(Debug, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct ItemMetadata {
+    name: String,
+    namespace: String,
     uid: String,
     resource_version: String,
 }
@@ -196,16 +205,23 @@ impl Listed {
         }
     }
 
-    /// Whether the list shows a witness as the cache has it.
-    pub(super) fn shows(&self, witness: &Witness) -> bool {
+    /// Whether the list shows a witness as the cache has it; `None` if it is about another object, as from a server that ignores
+    /// field selectors.
+    pub(super) fn shows(&self, witness: &Witness) -> Option<bool> {
         let item = self.items.as_ref().and_then(|items| items.first()).map(|item| &item.metadata);
-        match (item, &witness.state) {
+        if let Some(item) = item {
+            let found = (Some(&*item.namespace).filter(|namespace| !namespace.is_empty()), &*item.name);
+            if found != (witness.key.namespace(), witness.key.name()) && !planted(Bug::OtherObjectTaken) {
+                return None;
+            }
+        }
+        Some(match (item, &witness.state) {
             (None, None) => true,
             (Some(item), Some((uid, version))) => {
                 *uid == *item.uid && ResourceVersion::from(&*item.resource_version) == *version
             }
             _ => false,
-        }
+        })
     }
 }
 

@@ -322,8 +322,10 @@ impl KubeSource {
                 Ok(listed) => listed,
                 Err(history) => return Ok(history),
             };
-            if !listed.shows(witness) {
-                return Ok(History::Other("the object that changed last is not as it was"));
+            match listed.shows(witness) {
+                Some(true) => {}
+                Some(false) => return Ok(History::Other("the object that changed last is not as it was")),
+                None => return Ok(History::Unknown),
             }
         }
         Ok(History::Same)
