@@ -171,6 +171,14 @@ impl<K: View> Controller<K> {
         self.watches_with(informer, WatchOptions::default(), keys)
     }
 
+    /// The reconcile reads objects of this kind, too, whose changes concern no key: no key is reconciled before the kind was read
+    /// completely, and the informer is started with the others.
+    ///
+    /// A lister of an informer that the controller does not know may be empty for as long as that informer has not synced.
+    pub fn reads<T: View>(self, informer: SharedInformer<T>) -> Self {
+        self.watched(informer, WatchOptions::default(), true, |_| Vec::new())
+    }
+
     /// As [`watches`](Self::watches), for changes that pass.
     ///
     /// Each call adds a source of its own; to require several predicates, combine them with [`Predicate::and`].
@@ -268,7 +276,8 @@ impl<K: View> Controller<K> {
         self.handle.clone()
     }
 
-    /// Reconciles until the shutdown signal comes. Starts informers that do not run.
+    /// Reconciles until the shutdown signal comes. Starts the informers of its own kind and of all that it owns, watches or
+    /// [reads](Self::reads), and waits until all of them were read. Others that a reconcile reads are not waited for.
     ///
     /// # Errors
     /// If reconciles did not end in time when it was to stop; if the start took longer than its limit; if an informer was

@@ -592,3 +592,33 @@ async fn no_key_is_reconciled_before_every_source_was_mapped() {
     run.abort();
     assert_eq!(*first.lock().unwrap(), Some(400), "mapped before the first reconcile");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_only_read_is_started_and_waited_for() {
+    let rule = forbidden("secrets").until(Duration::from_mins(2));
+    let server = server_with(rule);
+    create(&api(&server), "a", "1").await;
+    let secrets: Api<Secret> = Api::default_namespaced(server.client());
+    let mut secret = Secret::default();
+    secret.metadata.name = Some("s".into());
+    secrets.create(&PostParams::default(), &secret).await.unwrap();
+    let factory = SharedInformerFactory::new(server.client());
+    let read = factory.informer::<Secret>();
+    let (lister, counts) = (read.lister(), Arc::new(Mutex::new(Vec::new())));
+    let controller = Controller::new(factory.informer::<ConfigMap>()).reads(read);
+    let seen = Arc::clone(&counts);
+    let run = tokio::spawn(controller.run(move |_, _| {
+        seen.lock().unwrap().push(lister.snapshot().len());
+        std::future::ready(Ok(Action::done()))
+    }));
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(*counts.lock().unwrap(), Vec::<usize>::new(), "nothing is reconciled yet");
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    let before = counts.lock().unwrap().clone();
+    assert!(!before.is_empty() && before.iter().all(|count| *count == 1), "{before:?}");
+    secret.metadata.name = Some("t".into());
+    secrets.create(&PostParams::default(), &secret).await.unwrap();
+    settle().await;
+    assert_eq!(counts.lock().unwrap().len(), before.len(), "its changes concern no key");
+    run.abort();
+}
