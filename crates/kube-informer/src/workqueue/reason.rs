@@ -10,7 +10,8 @@ use tokio::time::Instant;
 pub struct Cause {
     /// Where it comes from: a kind, an informer, a timer.
     pub source: Arc<str>,
-    /// What happened there: `"add"`, `"update"`, `"delete"`.
+    /// What happened there. Controllers use `"added"`, `"updated"` and `"deleted"` with the kind as source, and `"requeued"` with the
+    /// source `"worker"` for keys that a reconcile asked to see again.
     pub event: &'static str,
     /// The version of the source that showed it, where it has versions.
     pub version: Option<u64>,
