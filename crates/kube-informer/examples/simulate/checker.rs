@@ -93,17 +93,22 @@ pub fn check_indexes(snapshot: &Snapshot<Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// A snapshot at a version is what the server was at that version, set-aside objects aside.
+/// A snapshot at a version is what the server was at that version, set-aside objects aside; and if `garbled`, those whose version
+/// is not a number.
 pub fn check_version(
     snapshot: &Snapshot<Value>,
     kind: InformerKind,
     history: &History,
+    garbled: bool,
 ) -> Result<(), String> {
     // Something whose key is not known is missing or outdated: it may be anything.
     if snapshot.set_aside().any(|aside| aside.key.is_none()) {
         return Ok(());
     }
-    let aside: BTreeSet<&ObjectKey> = snapshot.set_aside().filter_map(|aside| aside.key.as_ref()).collect();
+    let mut aside = unread(snapshot);
+    if !garbled {
+        aside.retain(|key| snapshot.set_aside().any(|aside| aside.key.as_ref() == Some(key)));
+    }
     for scope in scopes() {
         let Some(version) = snapshot.version_of(&scope).and_then(|version| version.as_u64()) else {
             continue;
@@ -111,12 +116,12 @@ pub fn check_version(
         let Some(facts) = history.at(version) else { continue };
         let expected: BTreeMap<&ObjectKey, &Fact> = facts
             .iter()
-            .filter(|(key, fact)| scope.contains(key) && kind.selects(key, fact.web) && !aside.contains(key))
+            .filter(|(key, fact)| scope.contains(key) && kind.selects(key, fact.web) && !aside.contains(*key))
             .collect();
         let stored: BTreeMap<&ObjectKey, &Arc<Entry>> = snapshot
             .iter()
             .map(|entry| (entry.key(), entry))
-            .filter(|(key, _)| scope.contains(key) && !aside.contains(key))
+            .filter(|(key, _)| scope.contains(key) && !aside.contains(*key))
             .collect();
         for (key, fact) in &expected {
             match stored.get(key) {

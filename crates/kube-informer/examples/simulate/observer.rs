@@ -21,6 +21,8 @@ pub struct Observer {
     pub informer: SharedInformer<Value>,
     pub history: Option<History>,
     pub bodies: Option<Bodies>,
+    /// Whether a version may be accepted that was garbled on the way.
+    pub garbled: bool,
     /// Only one in so many states is looked at as a whole.
     pub one_in: u64,
     pub first: Arc<Mutex<First>>,
@@ -72,7 +74,8 @@ fn check_new(
 
 /// Looks at every state that the store is in.
 pub async fn observe(observer: Observer) {
-    let Observer { kind, informer, history, bodies, one_in, first, observed, trace, number } = observer;
+    let Observer { kind, informer, history, bodies, garbled, one_in, first, observed, trace, number } =
+        observer;
     let mut seen: HashMap<ObjectKey, Arc<Entry>> = HashMap::new();
     let look = |snapshot: &Snapshot<Value>| {
         let looked = {
@@ -88,7 +91,7 @@ pub async fn observe(observer: Observer) {
         if looked % one_in == 0 {
             checked = checker::check_indexes(snapshot);
             if let (Ok(()), Some(history)) = (&checked, &history) {
-                checked = checker::check_version(snapshot, kind, history);
+                checked = checker::check_version(snapshot, kind, history, garbled);
             }
             if let (Ok(()), Some(bodies)) = (&checked, &bodies) {
                 checked = check_new(snapshot, &mut seen, bodies, kind);

@@ -307,6 +307,13 @@ impl Schedule {
         Self { seed, healing, gzip: random.u8(..4) == 0, crowd, informers, steps }
     }
 
+    /// Whether versions may be garbled more often in a row than an informer refuses them.
+    pub fn insists_on_odd_versions(&self) -> bool {
+        let garbles =
+            |step: &&Step| matches!(&step.action, Action::Fault(rule) if rule.fault() == Fault::BadVersion);
+        self.steps.iter().filter(garbles).count() > 1
+    }
+
     /// Whether an object may come with a body that the server never had.
     pub fn garbles(&self) -> bool {
         let garbles =

@@ -133,11 +133,12 @@ impl Truth {
 
     /// Changes these objects, so that an informer that could not read them reads them again.
     pub async fn touch(&mut self, keys: &BTreeSet<ObjectKey>) {
-        for object in 0..OBJECTS {
-            let (namespace, name) = object_key(object);
-            let key = ObjectKey::new(namespace, &name);
-            if let Some(fact) = self.history.now().get(&key).filter(|_| keys.contains(&key)).cloned() {
-                self.update(object, fact.web).await;
+        for key in keys {
+            if let Some(fact) = self.history.now().get(key).cloned() {
+                let body = self.body(key.name(), fact.web);
+                let namespace = key.namespace().unwrap_or_default();
+                let path = format!("/api/v1/namespaces/{namespace}/configmaps/{}", key.name());
+                self.send(Method::PUT, &path, Some(body)).await;
             }
         }
     }

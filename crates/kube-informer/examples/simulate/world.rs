@@ -236,6 +236,7 @@ impl<'a> World<'a> {
             history: (!self.schedule.healing && !self.schedule.restores())
                 .then(|| self.truth.history.clone()),
             bodies: (!self.schedule.garbles()).then(|| self.truth.bodies.clone()),
+            garbled: self.schedule.insists_on_odd_versions(),
             one_in: if self.schedule.crowd.objects > 0 { 20 } else { 1 },
             first: Arc::clone(&first),
             observed: Arc::clone(&observed),
