@@ -419,7 +419,10 @@ impl<'a> World<'a> {
             let reflectors = stats.reflectors.len().max(1) as f64;
             let new = requests.saturating_sub(subject.requests) as f64;
             subject.excess = (subject.excess + new - waited.as_secs_f64() * reflectors).max(0.0);
-            if subject.excess > BURST * reflectors {
+            // Those whose namespace has left may have made some of them.
+            let all = NAMESPACES.len() as f64;
+            let most = if subject.kind == InformerKind::Changing { all } else { reflectors };
+            if subject.excess > BURST * most {
                 let excess = subject.excess;
                 self.trace.violation(format_args!("informer {number} spins: {excess:.0} requests too many"));
             }
