@@ -168,9 +168,12 @@ impl SourceError {
     /// This error and its causes, on one line.
     pub(crate) fn with_cause(&self) -> String {
         let mut text = self.message.clone();
-        for error in self.causes() {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
+        for error in self.causes().map(ToString::to_string) {
+            // Many errors quote their cause.
+            if !text.contains(&error) {
+                text.push_str(": ");
+                text.push_str(&error);
+            }
         }
         text
     }
@@ -264,6 +267,13 @@ mod tests {
         let broken = |kind| SourceError::transport("the connection broke", std::io::Error::from(kind));
         assert!(broken(std::io::ErrorKind::TimedOut).is_timeout());
         assert!(!broken(std::io::ErrorKind::ConnectionReset).is_timeout());
+    }
+
+    #[test]
+    fn a_text_says_each_cause_once() {
+        let refused = std::io::Error::other(std::io::Error::other("connection refused"));
+        let error = SourceError::transport("the server cannot be reached", refused);
+        assert_eq!(error.with_cause(), "the server cannot be reached: connection refused");
     }
 
     #[test]
