@@ -52,7 +52,8 @@ use trigger::{Running, Trigger};
 /// The wait is logged at growing intervals and shown in [`ControllerStats::sources`]; it costs what the informers' own retries
 /// cost, one request per informer and backoff. [`start_limit`](Self::start_limit) bounds it.
 ///
-/// A kind that may be missing is declared with [`WatchOptions::optional`]. Until the server has it, the kind counts as
+/// A kind that may be missing is declared with [`WatchOptions::optional`], for [`watches_with`](Self::watches_with) only: kinds that
+/// the controller owns must be there. Until the server has it, the kind counts as
 /// empty. Once the server has the kind, workers pause until it was read completely; the same holds for namespaces that are
 /// added to an informer later.
 ///
@@ -83,7 +84,7 @@ const ABORT_LIMIT: Duration = Duration::from_secs(1);
 pub struct Request {
     /// The object's key.
     pub key: ObjectKey,
-    /// What has happened since the last reconcile, merged.
+    /// What has happened since the last reconcile that succeeded, merged.
     pub reasons: Reasons,
     /// How many reconciles of it failed in a row, whatever set them off.
     pub failures: u32,

@@ -32,7 +32,8 @@ pub enum Event<K> {
 pub struct Deleted<K> {
     /// What the handler last heard of.
     pub old: Object<K>,
-    /// Its final state; or, if that was missed, the last state that was seen.
+    /// Its final state; or, if that was missed, the last state that was seen. For a handler with a filter, an object that does not
+    /// pass any more is deleted, too, and this is the last state that passed: the lister tells whether the object still exists.
     pub object: Object<K>,
     /// Whether the delete was missed, so that `object` may be older than the object's end.
     pub final_state_unknown: bool,

@@ -151,7 +151,7 @@ impl SharedInformerFactory {
         self.share(Kind::of::<K>(), options).unwrap_or_else(|conflict| unreachable!("{conflict}"))
     }
 
-    /// Starts every informer that does not run; what is asked for from now on starts at once.
+    /// Starts every informer that does not run; what is asked for from now on starts at once. Does nothing after a shutdown.
     ///
     /// # Panics
     /// Outside of a tokio runtime.

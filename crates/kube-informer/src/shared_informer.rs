@@ -160,7 +160,7 @@ impl<K> SharedInformer<K> {
     }
 
     /// Lists and watches from now on. Does nothing if it runs; after a [`stop`](Self::stop) it starts again, and handlers hear
-    /// of what has changed since.
+    /// of what has changed since. Does nothing after a shutdown, of the informer or of its factory.
     ///
     /// # Panics
     /// Outside of a tokio runtime.

@@ -35,7 +35,7 @@ pub enum FinalizerEvent<K> {
 ///
 /// | the object | holds the finalizer | what happens |
 /// | --- | --- | --- |
-/// | is wanted | no | it gets the finalizer; the change brings the next reconcile, or a short while where a filter drops it |
+/// | is wanted | no | it gets the finalizer; the next reconcile follows from that change, or comes a moment later if a filter drops the change |
 /// | is wanted | yes | `Apply` |
 /// | is to go | yes | `Cleanup`; when that has succeeded, the finalizer is taken off |
 /// | is to go | no | nothing |

@@ -117,7 +117,7 @@ impl Predicate {
         Self::new(name, move |change| self.test(change) || other.test(change))
     }
 
-    /// What does not pass, passes.
+    /// Lets those changes pass that this predicate drops, and drops the others.
     #[allow(clippy::should_implement_trait, reason = "beside `and` and `or`, which are no operators either")]
     pub fn not(self) -> Self {
         let name = format!("not {}", self.name);

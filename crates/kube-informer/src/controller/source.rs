@@ -42,7 +42,8 @@ pub enum SourceState {
         /// The reason, with the server's last error.
         why: String,
     },
-    /// The source was read completely and delivers changes.
+    /// The source was read completely. It stays ready during an outage: [`SharedInformer::health`](crate::SharedInformer::health) tells
+    /// whether it is stale.
     Ready,
     /// The kind is optional, and the server does not have it.
     Absent,
