@@ -45,10 +45,12 @@ fn tidy(
     }
 }
 
-/// Reconciles map `a`. During its cleanup, somebody else leaves only these finalizers, and the cleanup goes on for this time.
+/// Reconciles map `a`. During its cleanup, another client leaves only these finalizers and, if the map is gone then, may create
+/// another one with the same name. The cleanup goes on for `pause`.
 fn interfering(
     maps: &Api<ConfigMap>,
     left: &'static [&'static str],
+    successor: Option<&'static [&'static str]>,
     pause: Duration,
 ) -> impl Fn(Request, Context<ConfigMap>) -> BoxFuture<'static, Result<Action, Failure>> + Send + Sync + 'static
 {
@@ -64,6 +66,9 @@ fn interfering(
                 if let FinalizerEvent::Cleanup(_) = event {
                     let patch = json!({"metadata": {"finalizers": left}});
                     maps.patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+                    if let Some(finalizers) = successor {
+                        create_held(&maps, finalizers).await;
+                    }
                     tokio::time::sleep(pause).await;
                 }
                 Ok(Action::done())
@@ -138,20 +143,32 @@ async fn a_finalizer_that_cannot_be_taken_off_is_a_failure() {
     assert!(there && handle.stats().failed > 5, "it stays, and that is a failure: {:?}", handle.stats());
 }
 
+/// Runs a controller that interferes, deletes map `a`, and returns how many reconciles failed within a minute.
+async fn failures_of_a_cleanup(
+    server: &ApiServer,
+    left: &'static [&'static str],
+    successor: Option<&'static [&'static str]>,
+    pause: Duration,
+) -> u64 {
+    let maps = api(server);
+    let factory = SharedInformerFactory::new(server.client());
+    let controller = Controller::new(factory.informer::<ConfigMap>());
+    let handle = controller.handle();
+    let run = tokio::spawn(controller.run(interfering(&maps, left, successor, pause)));
+    settle().await;
+    maps.delete("a", &DeleteParams::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    run.abort();
+    handle.stats().failed
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_object_that_vanished_during_its_cleanup_needs_no_retry() {
     let server = server();
     create_held(&api(&server), &[NAME]).await;
-    let factory = SharedInformerFactory::new(server.client());
-    let controller = Controller::new(factory.informer::<ConfigMap>());
-    let handle = controller.handle();
-    let run = tokio::spawn(controller.run(interfering(&api(&server), &[], Duration::from_secs(1))));
-    settle().await;
-    api(&server).delete("a", &DeleteParams::default()).await.unwrap();
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    run.abort();
+    let failures = failures_of_a_cleanup(&server, &[], None, Duration::from_secs(1)).await;
     assert!(api(&server).get_opt("a").await.unwrap().is_none());
-    assert_eq!(handle.stats().failed, 0);
+    assert_eq!(failures, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,56 +197,21 @@ async fn a_cleanup_that_still_runs_keeps_the_finalizer() {
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_others_took_off_meanwhile_is_not_put_on_again() {
     let server = server();
-    let maps = api(&server);
-    create_held(&maps, &[NAME, "example.com/other"]).await;
-    let factory = SharedInformerFactory::new(server.client());
-    let controller = Controller::new(factory.informer::<ConfigMap>());
-    let handle = controller.handle();
-    let run = tokio::spawn(controller.run(interfering(&maps, &[NAME], Duration::ZERO)));
-    settle().await;
-    maps.delete("a", &DeleteParams::default()).await.unwrap();
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    run.abort();
-    assert!(maps.get_opt("a").await.unwrap().is_none(), "it is gone");
-    assert_eq!(handle.stats().failed, 0);
+    create_held(&api(&server), &[NAME, "example.com/other"]).await;
+    let failures = failures_of_a_cleanup(&server, &[NAME], None, Duration::ZERO).await;
+    assert!(api(&server).get_opt("a").await.unwrap().is_none(), "it is gone");
+    assert_eq!(failures, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_took_the_place_of_the_one_cleaned_up_is_left_alone() {
+    const SUCCESSOR: &[&str] = &[NAME, "example.com/other"];
     let server = server();
-    let maps = api(&server);
-    create_held(&maps, &[NAME]).await;
-    let factory = SharedInformerFactory::new(server.client());
-    let controller = Controller::new(factory.informer::<ConfigMap>());
-    let handle = controller.handle();
-    let replace = {
-        let maps = maps.clone();
-        move |request: Request, context: Context<ConfigMap>| {
-            let maps = maps.clone();
-            async move {
-                let Some(object) = context.get(&request) else { return Ok(Action::done()) };
-                if object.name() != "a" {
-                    return Ok(Action::done());
-                }
-                finalizer(&context, &maps.clone(), NAME, object, |event| async move {
-                    if let FinalizerEvent::Cleanup(_) = event {
-                        let none = json!({"metadata": {"finalizers": []}});
-                        maps.patch("a", &PatchParams::default(), &Patch::Merge(&none)).await?;
-                        create_held(&maps, &[NAME, "example.com/other"]).await;
-                    }
-                    Ok(Action::done())
-                })
-                .await
-            }
-        }
-    };
-    let run = tokio::spawn(controller.run(replace));
-    settle().await;
-    maps.delete("a", &DeleteParams::default()).await.unwrap();
-    tokio::time::sleep(Duration::from_mins(1)).await;
-    run.abort();
-    let (patches, managed) = (server.stats().resource("configmaps").patches, maps.get("a").await.unwrap());
-    assert_eq!(managed.metadata.finalizers.unwrap(), [NAME, "example.com/other"]);
+    create_held(&api(&server), &[NAME]).await;
+    let failures = failures_of_a_cleanup(&server, &[], Some(SUCCESSOR), Duration::ZERO).await;
+    let successor = api(&server).get("a").await.unwrap();
+    assert_eq!(successor.metadata.finalizers.unwrap(), SUCCESSOR);
+    let patches = server.stats().resource("configmaps").patches;
     assert_eq!(patches, 2, "one that frees the first, and one that is refused because the second is there");
-    assert_eq!(handle.stats().failed, 0);
+    assert_eq!(failures, 0);
 }
