@@ -1,4 +1,4 @@
-//! Every state of every object that the server had: nobody may be shown anything else.
+//! Every state of every object that the server had. An informer must not show any other state.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

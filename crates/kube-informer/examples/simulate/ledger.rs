@@ -179,7 +179,7 @@ impl Ledger {
         if let Some(States { bodies, kind }) = &self.0.states
             && let Err(wrong) = bodies.check(&object.read_as(), *kind, gone)
         {
-            self.fail(format_args!("is told what is wrong: {wrong}"));
+            self.fail(format_args!("receives a wrong object: {wrong}"));
         }
     }
 
@@ -307,7 +307,7 @@ impl Ledger {
             let told = heard.present.get(object.key());
             let unchanged = told.is_some_and(|told| told.is(object)) && self.0.rules.fixed;
             if reached.is_none() && unchanged && !heard.initial.contains_key(object.key()) {
-                self.fail(format_args!("did not hear of {} as initial", show(object)));
+                self.fail(format_args!("received {} without the mark of an initial object", show(object)));
             }
         }
         for (key, told) in heard.initial.iter().filter(|(key, _)| !first.contains_key(key)) {
@@ -315,7 +315,10 @@ impl Ledger {
             let late =
                 reached.is_none_or(|reached| told.version.as_u64().is_some_and(|version| version > reached));
             if self.0.rules.fixed && late {
-                self.fail(format_args!("heard of {key}@{} as initial, though it came later", told.version));
+                self.fail(format_args!(
+                    "received {key}@{} as initial, although it was added later",
+                    told.version
+                ));
             }
         }
     }

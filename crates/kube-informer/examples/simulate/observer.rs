@@ -23,7 +23,7 @@ pub struct Observer {
     pub bodies: Option<Bodies>,
     /// Whether a version may be accepted that was garbled on the way.
     pub garbled: bool,
-    /// Only one in so many states is looked at as a whole.
+    /// Every how many states one is checked as a whole.
     pub one_in: u64,
     pub first: Arc<Mutex<First>>,
     pub observed: Arc<Mutex<u64>>,

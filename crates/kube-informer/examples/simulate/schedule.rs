@@ -114,7 +114,7 @@ pub struct HandlerPlan {
 }
 
 impl HandlerPlan {
-    /// Comes to its end with so many objects in the time that the others take for a few.
+    /// Makes a slow handler fast enough to process this number of objects within the limits of the simulation.
     fn hurry(&mut self, objects: u64) {
         if let Speed::Slow(time) = &mut self.speed {
             *time /= 100;
@@ -123,7 +123,7 @@ impl HandlerPlan {
         }
     }
 
-    /// Whether an object is one that the handler hears of.
+    /// Whether the handler is notified of an object.
     pub fn passes(&self, object: &Entry) -> bool {
         let web = object.label("app") == Some("web");
         match self.filter {
@@ -288,7 +288,7 @@ impl Schedule {
                 let action = Action::Churn { objects: random.u64(1..crowd.objects) };
                 steps.insert(place, Step { wait: Duration::ZERO, action });
             }
-            // A list of so many objects would drip for hours.
+            // A list of thousands of objects would take hours at a few bytes a second.
             let drips = |step: &Step| matches!(&step.action, Action::Fault(rule) if matches!(rule.fault(), Fault::Drip { .. }));
             steps.retain(|step| !drips(step));
             for step in &mut steps {

@@ -21,7 +21,7 @@ pub struct Fact {
     pub web: bool,
 }
 
-/// How many of the last states of a crowd are remembered: a stale replica is no older.
+/// How many states are kept of those that making a crowd goes through. A stale replica is at most this old.
 const REMEMBERED: u64 = 20;
 
 /// Each state from its version on, as far as somebody wrote it down.
@@ -49,7 +49,7 @@ impl History {
         self.0.lock().expect("nobody panics here").push((revision, Some(Arc::new(facts))));
     }
 
-    /// Nobody writes down what follows, until the next state.
+    /// Marks the states from this revision on as unknown, until the next one is pushed.
     fn skip(&self, revision: u64) {
         self.0.lock().expect("nobody panics here").push((revision, None));
     }
@@ -94,7 +94,7 @@ impl Truth {
         self.send(Method::POST, &format!("/api/v1/namespaces/{namespace}/configmaps"), Some(body)).await
     }
 
-    /// Makes or changes objects of the crowd, the first so many.
+    /// Creates or changes the first `objects` objects of the crowd.
     pub async fn crowd(&mut self, objects: u64, bytes: usize) {
         let mut facts = Facts::clone(&self.history.now());
         if objects > REMEMBERED {

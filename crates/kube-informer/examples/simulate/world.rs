@@ -432,10 +432,11 @@ impl<'a> World<'a> {
             let subject = &self.informers[handler.informer];
             let Some(stats) = handler.stats(subject) else { continue };
             let plan = handler.ledger.plan();
-            // What is read from the store when its turn comes takes no memory.
-            if stats.buffered > plan.buffer + keys {
-                let (buffered, buffer) = (stats.buffered, plan.buffer);
-                handler.ledger.fail(format_args!("has {buffered} events in its buffer of {buffer}"));
+            // A list is read from the store object by object, so it counts in the depth only.
+            if stats.buffered > plan.buffer + keys || stats.depth > plan.buffer + 2 * keys {
+                let HandlerStats { buffered, depth, .. } = stats;
+                let buffer = plan.buffer;
+                handler.ledger.fail(format_args!("has {depth} events, {buffered} in its buffer of {buffer}"));
             }
             if stats.has_synced && !handler.ledger.has_synced() {
                 if !subject.informer.has_synced() {
