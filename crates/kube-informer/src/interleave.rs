@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a mutex. What a panic left behind is used as it is: no user code runs with these locks.
+/// Locks a mutex, also after a panic: the only user code that runs with these locks is the `Drop` of a value.
 #[cfg(not(test))]
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

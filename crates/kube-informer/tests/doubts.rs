@@ -120,7 +120,7 @@ async fn objects_without_a_name_are_not_counted() {
     assert_eq!(counts, [None], "the server has one more than the cache");
 }
 
-/// Takes everything, and keeps nothing: the library's own store stays behind for ever.
+/// Accepts every change and stores none, so the library's own store never catches up.
 struct Nothing;
 
 impl Sink for Nothing {

@@ -370,7 +370,7 @@ impl Machine {
             self.older.is_some_and(|(lists, first)| lists + 1 >= OLDER_LISTS && long_enough(first));
         match &self.version {
             _ if planted(Bug::StaleListAccepted) => Verdict::Accept,
-            // A check has found out the same, over a time of its own.
+            // The content that a check has read proves the restore.
             Some(seen) if version < seen && self.restored => Verdict::Restored,
             Some(seen) if version < seen && confirmed && !self.any_version => Verdict::Restored,
             Some(seen) if version < seen => Verdict::Refuse,
