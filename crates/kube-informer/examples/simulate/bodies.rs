@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use kube_informer::Object;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::schedule::{InformerKind, NAMESPACES};
 
@@ -50,19 +50,15 @@ pub fn difference(
     kind: InformerKind,
     versioned: bool,
 ) -> Option<&'static str> {
-    let mut server = server.clone();
-    kind.change(&mut server);
+    let server = kind.shows(server);
     // A body that was garbled on the way has a field that no config map has.
     ["metadata", "data", "spec"]
         .into_iter()
-        .find(|field| trimmed(&shown[*field], versioned) != trimmed(&server[*field], versioned))
+        .find(|field| !fields(&shown[*field], versioned).eq(fields(&server[*field], versioned)))
 }
 
-fn trimmed(value: &Value, versioned: bool) -> Map<String, Value> {
-    let mut fields = value.as_object().cloned().unwrap_or_default();
-    fields.remove("managedFields");
-    if !versioned {
-        fields.remove("resourceVersion");
-    }
-    fields
+/// The fields that count, in the order of their names.
+fn fields(value: &Value, versioned: bool) -> impl Iterator<Item = (&String, &Value)> {
+    let fields = value.as_object().into_iter().flatten();
+    fields.filter(move |(name, _)| *name != "managedFields" && (versioned || *name != "resourceVersion"))
 }

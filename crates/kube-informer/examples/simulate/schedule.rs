@@ -1,6 +1,7 @@
 //! What a seed stands for: informers, handlers, writes and faults, all decided before the run, so that a run can be
 //! repeated and made smaller.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use kube_informer::ObjectKey;
@@ -72,6 +73,15 @@ pub enum InformerKind {
 }
 
 impl InformerKind {
+    /// What informers of this kind show of the server's object.
+    pub fn shows(self, object: &Value) -> Cow<'_, Value> {
+        let mut shown = Cow::Borrowed(object);
+        if matches!(self, Self::MetadataOnly | Self::Cut | Self::Transformed) {
+            self.change(shown.to_mut());
+        }
+        shown
+    }
+
     /// Makes of the server's object what informers of this kind show.
     pub fn change(self, object: &mut Value) {
         match self {
@@ -281,7 +291,7 @@ impl Schedule {
             }
         }
         let mut crowd = Crowd::default();
-        if random.u8(..128) == 0 {
+        if random.u8(..=255) == 0 {
             crowd = Crowd { objects: random.u64(600..2_500), bytes: random.usize(10..4_000) };
             for _ in 0..random.usize(1..4) {
                 let place = random.usize(first_steps..=steps.len());
