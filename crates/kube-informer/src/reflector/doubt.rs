@@ -13,6 +13,10 @@ use crate::source::Witness;
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 const CHECK_LAST: Duration = Duration::from_mins(5);
 
+/// After a short gap, which is hardly a restore, a check waits until the watch has caught up: when a connection breaks, every kind
+/// resumes its watch at the same moment.
+const SETTLE: Duration = Duration::from_millis(300);
+
 /// Comparisons that follow from checks are at least this far apart, and twice as far each time.
 const COMPARE_EVERY: Duration = Duration::from_secs(20);
 const COMPARE_LAST: Duration = Duration::from_mins(10);
@@ -198,7 +202,9 @@ impl Doubt {
     /// When to make the next check.
     pub(super) fn check_at(&self, now: Instant) -> Option<Instant> {
         let comparison = self.next_comparison.filter(|_| self.look == Look::WaitsForComparison);
-        self.reached.front().map(|_| self.next_check.max(comparison).unwrap_or(now))
+        let next = self.reached.front()?;
+        let settled = (!next.is_long_ago()).then(|| next.resumed_at + SETTLE);
+        Some(self.next_check.max(comparison).max(settled).unwrap_or(now))
     }
 
     /// What the next check looks for; `Err` if there is too much, or if the checks before had no answer. Until it has one, it
@@ -239,8 +245,10 @@ impl Doubt {
         }
         self.reached.pop_front();
         self.unanswered = 0;
-        if !self.reached.is_empty() {
-            self.next_check = Some(now);
+        if let Some(next) = self.reached.front() {
+            if next.is_long_ago() {
+                self.next_check = Some(now);
+            }
         } else if (same || planted(Bug::UnknownHistoryTrusted)) && self.closed.is_none() {
             self.untrusted = false;
         }
@@ -395,6 +403,29 @@ mod tests {
         assert!(doubt.is_thorough());
         doubt.checked(true, now + COMPARE_EVERY);
         assert!(doubt.is_trusted() && doubt.check_at(now).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_short_gaps_checks_wait_for_the_watch_and_for_each_other() {
+        let now = Instant::now();
+        let mut doubt = Doubt::default();
+        lose(&mut doubt, "5", None, 5);
+        assert_eq!(doubt.check_at(now), Some(now), "there was time for a restore");
+        doubt.listed(None, now);
+        lose(&mut doubt, "6", None, 0);
+        assert_eq!(doubt.check_at(now), Some(now + SETTLE));
+        lose(&mut doubt, "7", None, 0);
+        doubt.begin_check(now).unwrap().unwrap();
+        doubt.checked(true, now);
+        assert_eq!(
+            doubt.check_at(now),
+            Some(now + CHECK_EVERY),
+            "two cuts in a row cost two checks, not at once"
+        );
+        lose(&mut doubt, "8", None, 5);
+        doubt.begin_check(now).unwrap().unwrap();
+        doubt.checked(true, now);
+        assert_eq!(doubt.check_at(now), Some(now), "there was time for a restore");
     }
 
     #[tokio::test(start_paused = true)]
