@@ -17,6 +17,8 @@ mod log;
 mod observer;
 #[path = "../examples/simulate/report.rs"]
 mod report;
+#[path = "../examples/simulate/resource.rs"]
+mod resource;
 #[path = "../examples/simulate/schedule.rs"]
 mod schedule;
 #[path = "../examples/simulate/trace.rs"]

@@ -12,6 +12,7 @@ mod ledger;
 mod log;
 mod observer;
 mod report;
+mod resource;
 mod schedule;
 #[path = "../common/seeds.rs"]
 mod seeds;

@@ -10,6 +10,8 @@ use kube_informer_apiserver::Verb;
 use kube_informer_apiserver::faults::{Fault, Rule};
 use serde_json::{Value, json};
 
+use super::resource::Resource;
+
 pub const NAMESPACES: [&str; 3] = ["a", "a-b", "b"];
 const NAMES: u64 = 7;
 /// How many objects there can be.
@@ -70,9 +72,16 @@ pub enum InformerKind {
     Transformed,
     /// Everything again after a while.
     Resyncing,
+    /// Another kind of objects.
+    Leases,
 }
 
 impl InformerKind {
+    /// The objects that informers of this kind are about.
+    pub fn resource(self) -> Resource {
+        if self == Self::Leases { Resource::Leases } else { Resource::ConfigMaps }
+    }
+
     /// What informers of this kind show of the server's object.
     pub fn shows(self, object: &Value) -> Cow<'_, Value> {
         let mut shown = Cow::Borrowed(object);
@@ -243,9 +252,9 @@ pub fn needs_verification(fault: &Fault) -> bool {
 }
 
 /// Namespace and name of an object by its number.
-pub fn object_key(object: u64) -> (&'static str, String) {
+pub fn object_key(object: u64) -> ObjectKey {
     let namespace = NAMESPACES[(object % NAMESPACES.len() as u64) as usize];
-    (namespace, format!("o{}", object / NAMESPACES.len() as u64 % NAMES))
+    ObjectKey::new(namespace, &format!("o{}", object / NAMESPACES.len() as u64 % NAMES))
 }
 
 impl Schedule {
@@ -344,7 +353,7 @@ impl Schedule {
 
 fn informer_kind(random: &mut fastrand::Rng) -> InformerKind {
     use InformerKind as Kind;
-    const KINDS: [InformerKind; 14] = [
+    const KINDS: [InformerKind; 16] = [
         Kind::All,
         Kind::All,
         Kind::Fields,
@@ -359,6 +368,8 @@ fn informer_kind(random: &mut fastrand::Rng) -> InformerKind {
         Kind::PagedStale,
         Kind::PagedStale,
         Kind::TinyQueue,
+        Kind::Leases,
+        Kind::Leases,
     ];
     KINDS[random.usize(..KINDS.len())]
 }

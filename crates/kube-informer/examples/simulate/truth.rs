@@ -11,6 +11,7 @@ use kube_informer_apiserver::{ApiServer, Backup};
 use serde_json::{Value, json};
 
 use super::bodies::Bodies;
+use super::resource::Resource;
 use super::schedule::{NAMESPACES, OBJECTS, object_key};
 
 /// One object as the server has it.
@@ -29,9 +30,15 @@ type States = Vec<(u64, Option<Arc<Facts>>)>;
 
 pub type Facts = BTreeMap<ObjectKey, Fact>;
 
-/// Every state of the server, by its version.
+/// Every state of the objects of a kind, by the server's version.
 #[derive(Clone)]
 pub struct History(Arc<Mutex<States>>);
+
+impl Default for History {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(vec![(0, Some(Arc::default()))])))
+    }
+}
 
 impl History {
     /// What the server had at a version; `None` for versions that nobody wrote down.
@@ -62,7 +69,8 @@ impl History {
 /// Writes to the server past its faults, and remembers each state by its version.
 pub struct Truth {
     server: ApiServer,
-    pub history: History,
+    config_maps: History,
+    leases: History,
     pub bodies: Bodies,
     backup: Option<Backup>,
     writes: u64,
@@ -74,11 +82,20 @@ impl Truth {
     pub fn new(server: ApiServer) -> Self {
         Self {
             server,
-            history: History(Arc::new(Mutex::new(vec![(0, Some(Arc::default()))]))),
+            config_maps: History::default(),
+            leases: History::default(),
             bodies: Bodies::default(),
             backup: None,
             writes: 0,
             changes: 0,
+        }
+    }
+
+    /// Every state of the objects of a kind.
+    pub fn history(&self, resource: Resource) -> &History {
+        match resource {
+            Resource::ConfigMaps => &self.config_maps,
+            Resource::Leases => &self.leases,
         }
     }
 
@@ -89,23 +106,23 @@ impl Truth {
 
     /// Makes an object; false if there is one.
     pub async fn create(&mut self, object: u64, web: bool) -> bool {
-        let (namespace, name) = object_key(object);
-        let body = self.body(&name, web);
-        self.send(Method::POST, &format!("/api/v1/namespaces/{namespace}/configmaps"), Some(body)).await
+        let (resource, key) = (Resource::of(object), object_key(object));
+        let body = self.body(resource, key.name(), web);
+        self.send(Method::POST, resource, &key, Some(body)).await
     }
 
     /// Creates or changes the first `objects` objects of the crowd.
     pub async fn crowd(&mut self, objects: u64, bytes: usize) {
-        let mut facts = Facts::clone(&self.history.now());
+        let mut facts = Facts::clone(&self.config_maps.now());
         if objects > REMEMBERED {
-            self.history.skip(self.server.revision() + 1);
+            self.config_maps.skip(self.server.revision() + 1);
         }
         for number in 0..objects {
             let namespace = NAMESPACES[(number % NAMESPACES.len() as u64) as usize];
             let name = format!("crowd-{number}");
-            let mut body = self.body(&name, number % 2 == 0);
+            let mut body = self.body(Resource::ConfigMaps, &name, number % 2 == 0);
             body["data"]["fill"] = "x".repeat(bytes).into();
-            let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+            let path = Resource::ConfigMaps.path(Some(namespace));
             let is_new = !facts.contains_key(&ObjectKey::new(namespace, &name));
             let (method, path) =
                 if is_new { (Method::POST, path) } else { (Method::PUT, format!("{path}/{name}")) };
@@ -114,31 +131,27 @@ impl Truth {
             facts.insert(key_of(&answer), fact(&answer));
             self.changes += 1;
             if objects - number <= REMEMBERED {
-                self.history.push(self.server.revision(), facts.clone());
+                self.config_maps.push(self.server.revision(), facts.clone());
             }
         }
     }
 
     pub async fn update(&mut self, object: u64, web: bool) -> bool {
-        let (namespace, name) = object_key(object);
-        let body = self.body(&name, web);
-        let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
-        self.send(Method::PUT, &path, Some(body)).await
+        let (resource, key) = (Resource::of(object), object_key(object));
+        let body = self.body(resource, key.name(), web);
+        self.send(Method::PUT, resource, &key, Some(body)).await
     }
 
     pub async fn delete(&mut self, object: u64) -> bool {
-        let (namespace, name) = object_key(object);
-        self.send(Method::DELETE, &format!("/api/v1/namespaces/{namespace}/configmaps/{name}"), None).await
+        self.send(Method::DELETE, Resource::of(object), &object_key(object), None).await
     }
 
     /// Changes these objects, so that an informer that could not read them reads them again.
-    pub async fn touch(&mut self, keys: &BTreeSet<ObjectKey>) {
+    pub async fn touch(&mut self, resource: Resource, keys: &BTreeSet<ObjectKey>) {
         for key in keys {
-            if let Some(fact) = self.history.now().get(key).cloned() {
-                let body = self.body(key.name(), fact.web);
-                let namespace = key.namespace().unwrap_or_default();
-                let path = format!("/api/v1/namespaces/{namespace}/configmaps/{}", key.name());
-                self.send(Method::PUT, &path, Some(body)).await;
+            if let Some(fact) = self.history(resource).now().get(key).cloned() {
+                let body = self.body(resource, key.name(), fact.web);
+                self.send(Method::PUT, resource, key, Some(body)).await;
             }
         }
     }
@@ -153,57 +166,67 @@ impl Truth {
         self.server.restore(backup);
         self.read_back().await;
         for write in 0..writes {
-            let (object, web) = (write * 5 % OBJECTS, write % 2 == 0);
+            let resource = Resource::ALL[usize::from(write % 4 == 3)];
+            let (object, web) = (resource.number(write * 5 % OBJECTS), write % 2 == 0);
             if !self.update(object, web).await {
                 self.create(object, web).await;
             }
         }
     }
 
-    /// All objects now, as the server lists them to somebody without faults.
-    pub async fn list(&self) -> BTreeMap<ObjectKey, Value> {
-        let answer = self.request(Method::GET, "/api/v1/configmaps", None).await.unwrap_or_default();
+    /// All objects of a kind now, as the server lists them to somebody without faults.
+    pub async fn list(&self, resource: Resource) -> BTreeMap<ObjectKey, Value> {
+        let answer = self.request(Method::GET, &resource.path(None), None).await.unwrap_or_default();
         let items = answer["items"].as_array().cloned().unwrap_or_default();
         items.into_iter().map(|item| (key_of(&item), item)).collect()
     }
 
-    fn body(&mut self, name: &str, web: bool) -> Value {
+    fn body(&mut self, resource: Resource, name: &str, web: bool) -> Value {
         self.writes += 1;
         let app = if web { "web" } else { "db" };
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": name, "labels": {"app": app, "turn": (self.writes % 5).to_string()}},
-            "data": {"v": self.writes.to_string()},
-        })
+        let labels = json!({"app": app, "turn": (self.writes % 5).to_string()});
+        resource.body(name, &labels, &self.writes.to_string())
     }
 
-    async fn send(&mut self, method: Method, path: &str, body: Option<Value>) -> bool {
+    async fn send(
+        &mut self,
+        method: Method,
+        resource: Resource,
+        key: &ObjectKey,
+        mut body: Option<Value>,
+    ) -> bool {
+        let mut facts = Facts::clone(&self.history(resource).now());
+        let mut path = resource.path(key.namespace());
+        if method != Method::POST {
+            path = format!("{path}/{}", key.name());
+        }
+        // Some kinds are never overwritten by somebody who does not know them.
+        if let (Some(body), Some(known)) = (&mut body, facts.get(key)) {
+            body["metadata"]["resourceVersion"] = known.version.to_string().into();
+        }
         let delete = method == Method::DELETE;
-        let Some(answer) = self.request(method, path, body).await else { return false };
-        let mut facts = Facts::clone(&self.history.now());
+        let Some(answer) = self.request(method, &path, body).await else { return false };
         if delete {
-            let (namespace, name) = path
-                .strip_prefix("/api/v1/namespaces/")
-                .and_then(|rest| rest.split_once("/configmaps/"))
-                .expect("a path of ours");
-            facts.remove(&ObjectKey::new(namespace, name));
+            facts.remove(key);
         } else {
             self.bodies.note(&answer);
             facts.insert(key_of(&answer), fact(&answer));
         }
-        self.history.push(self.server.revision(), facts);
+        self.history(resource).push(self.server.revision(), facts);
         self.changes += 1;
         true
     }
 
-    /// Begins anew with what the server has, after something else than a write of ours changed it.
+    /// Begins again with what the server has, after something else than a write of ours changed it.
     pub async fn read_back(&mut self) {
-        let objects = self.list().await;
-        for object in objects.values() {
-            self.bodies.note(object);
+        for resource in Resource::ALL {
+            let objects = self.list(resource).await;
+            for object in objects.values() {
+                self.bodies.note(object);
+            }
+            let facts = objects.iter().map(|(key, object)| (key.clone(), fact(object))).collect();
+            self.history(resource).restart(self.server.revision(), facts);
         }
-        let facts = objects.iter().map(|(key, object)| (key.clone(), fact(object))).collect();
-        self.history.restart(self.server.revision(), facts);
     }
 
     async fn request(&self, method: Method, path: &str, body: Option<Value>) -> Option<Value> {

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_informer::object::View;
 use kube_informer::reflector::{ReflectorConfig, ReflectorStatus};
 use kube_informer::stats::HandlerStats;
 use kube_informer::{
-    FieldPath, HandlerOptions, InformerOptions, Kind, ObjectKey, Registration, SharedInformer,
+    FieldPath, HandlerOptions, InformerOptions, ObjectKey, Registration, SharedInformer,
     SharedInformerFactory, Snapshot, Storage, Transform,
 };
 use kube_informer_apiserver::ApiServer;
@@ -24,6 +25,7 @@ use super::ledger::{Gate, Ledger, Rules, States};
 use super::log::Log;
 use super::observer::{First, Observer, observe};
 use super::report::{Numbers, Report};
+use super::resource::Resource;
 use super::schedule::{
     Action, Crowd, FIELD_NAMESPACE, Filter, HandlerPlan, InformerKind, LONG, NAMESPACES, RESYNC, Schedule,
     Speed,
@@ -213,7 +215,7 @@ impl<'a> World<'a> {
 
     fn subject(&self, kind: InformerKind, number: u64) -> Subject {
         let options = options(self.schedule, &self.transform, kind, number);
-        let kind_of = Kind::new("v1", "ConfigMap", "configmaps", true);
+        let kind_of = kind.resource().kind();
         let informer =
             self.factory.informer_of::<Value>(kind_of, options).expect("no two differ in the rest");
         // Two that share a cache have one observer: who of two waiters is woken first is chance.
@@ -234,7 +236,7 @@ impl<'a> World<'a> {
             kind,
             informer: informer.clone(),
             history: (!self.schedule.healing && !self.schedule.restores())
-                .then(|| self.truth.history.clone()),
+                .then(|| self.truth.history(kind.resource()).clone()),
             bodies: (!self.schedule.garbles()).then(|| self.truth.bodies.clone()),
             garbled: self.schedule.insists_on_odd_versions(),
             one_in: if self.schedule.crowd.objects > 0 { 20 } else { 1 },
@@ -360,10 +362,12 @@ impl<'a> World<'a> {
             self.gate.clone(),
         );
         let first = subject.informer.has_synced().then(|| subject.informer.snapshot());
-        let place = if plan.typed {
-            attach(&subject.informer.read_as::<ConfigMap>(), name, &ledger, as_informer)
-        } else {
-            attach(&subject.informer, name, &ledger, as_informer)
+        let place = match subject.kind.resource() {
+            _ if !plan.typed => attach(&subject.informer, name, &ledger, as_informer),
+            Resource::ConfigMaps => {
+                attach(&subject.informer.read_as::<ConfigMap>(), name, &ledger, as_informer)
+            }
+            Resource::Leases => attach(&subject.informer.read_as::<Lease>(), name, &ledger, as_informer),
         };
         self.handlers.push(Handler { ledger, informer, place, first });
     }
@@ -457,8 +461,8 @@ impl<'a> World<'a> {
         if self.schedule.healing {
             return;
         }
-        let server = self.truth.list().await;
         for (number, subject) in self.informers.iter().enumerate() {
+            let server = self.truth.list(subject.kind.resource()).await;
             let (informer, status) = (&subject.informer, subject.informer.status());
             let (snapshot, namespaces) = (informer.snapshot(), informer.namespaces());
             let wrong = checker::difference(&snapshot, subject.kind, &namespaces, &server, false);
@@ -506,12 +510,12 @@ impl<'a> World<'a> {
             match wrong {
                 None if touched => return,
                 None => {
-                    let aside: BTreeSet<ObjectKey> = self
-                        .informers
-                        .iter()
-                        .flat_map(|subject| checker::unread(&subject.informer.snapshot()))
-                        .collect();
-                    self.truth.touch(&aside).await;
+                    for resource in Resource::ALL {
+                        let subjects = self.informers.iter().filter(|it| it.kind.resource() == resource);
+                        let aside: BTreeSet<ObjectKey> =
+                            subjects.flat_map(|it| checker::unread(&it.informer.snapshot())).collect();
+                        self.truth.touch(resource, &aside).await;
+                    }
                     touched = true;
                 }
                 Some(wrong) if begun.elapsed() > CONVERGES_WITHIN => {
@@ -525,7 +529,6 @@ impl<'a> World<'a> {
 
     /// What is not right yet. Unless `exact`, objects that were set aside are left out.
     async fn difference(&self, exact: bool) -> Option<String> {
-        let server = self.truth.list().await;
         let revision = self.server.revision();
         for (number, subject) in self.informers.iter().enumerate() {
             let informer = &subject.informer;
@@ -547,6 +550,7 @@ impl<'a> World<'a> {
             if informer.status().iter().any(|status| status.failing_since.is_some()) {
                 return Some(describe("still fails".into()));
             }
+            let server = self.truth.list(subject.kind.resource()).await;
             if let Some(wrong) = checker::difference(&snapshot, subject.kind, &namespaces, &server, exact) {
                 return Some(describe(wrong));
             }
@@ -617,7 +621,8 @@ impl<'a> World<'a> {
     async fn changes(&mut self) {
         self.trace.line("· changes without faults");
         for turn in 0..CHANGES {
-            let object = self.schedule.seed.wrapping_add(turn * 5);
+            let resource = Resource::ALL[usize::from(turn % 3 == 1)];
+            let object = resource.number(self.schedule.seed.wrapping_add(turn * 5));
             let web = turn % 2 == 0;
             if turn % 4 == 3 {
                 self.truth.delete(object).await;
@@ -626,8 +631,8 @@ impl<'a> World<'a> {
             }
             self.pass(SEEN_WITHIN).await;
             self.check(SEEN_WITHIN);
-            let server = self.truth.list().await;
             for (number, subject) in self.informers.iter().enumerate() {
+                let server = self.truth.list(subject.kind.resource()).await;
                 let (snapshot, namespaces) = (subject.informer.snapshot(), subject.informer.namespaces());
                 if let Some(wrong) = checker::difference(&snapshot, subject.kind, &namespaces, &server, true)
                 {
@@ -721,7 +726,7 @@ fn options(schedule: &Schedule, transform: &Transform, kind: InformerKind, numbe
     // A field that nobody has makes it a cache of its own.
     let own = |options: InformerOptions, name: &str| options.cut(FieldPath::of_fields(["metadata", name]));
     match kind {
-        InformerKind::All => options,
+        InformerKind::All | InformerKind::Leases => options,
         InformerKind::TwoNamespaces => options.namespace("a").namespace("b"),
         InformerKind::Selected => options.labels("app=web"),
         InformerKind::Changing => options.namespace("a").changing_namespaces(),

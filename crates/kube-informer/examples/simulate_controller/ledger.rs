@@ -2,6 +2,7 @@
 //!
 //! - no reconcile begins before the server has shown every kind, except an optional one that the server does not have;
 //! - every change that the cache has shown is followed by a reconcile of every key that it concerns;
+//! - no reconcile begins while the controller is paused;
 //! - a patch of a finalizer that was refused makes the reconcile fail, and every failure is counted;
 //! - a key that fails runs no more often than its backoff allows, and requests stay within a budget.
 
@@ -53,6 +54,7 @@ struct Entries {
     dropped: u64,
     budget: Option<(Instant, f64)>,
     handle: Option<ControllerHandle>,
+    paused: bool,
 }
 
 /// What the server has answered to lists and watches of a kind.
@@ -97,6 +99,11 @@ impl Ledger {
         self.entries().handle = Some(handle);
     }
 
+    /// Whether somebody has paused the controller.
+    pub fn paused(&self, paused: bool) {
+        self.entries().paused = paused;
+    }
+
     /// Whether the controller runs for this long and has reconciled nothing.
     pub fn is_idle_for(&self, time: Duration) -> bool {
         self.begun.elapsed() >= time && self.entries().begun == 0
@@ -109,6 +116,9 @@ impl Ledger {
             if let Some(why) = self.unread(kind, entries.answers.get(kind)) {
                 self.judge.violation(format!("{} was reconciled although {kind} {why}", request.key));
             }
+        }
+        if entries.paused {
+            self.judge.violation(format!("{} was reconciled during a pause", request.key));
         }
         entries.begun += 1;
         entries.last.remove(request.key.name());

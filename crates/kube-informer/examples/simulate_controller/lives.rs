@@ -11,7 +11,7 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::Client;
-use kube_informer::controller::{Predicate, WatchOptions};
+use kube_informer::controller::{ControllerHandle, Predicate, WatchOptions};
 use kube_informer::object::{Entry, View};
 use kube_informer::reflector::ReflectorConfig;
 use kube_informer::workqueue::RateLimit;
@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 use super::judge::Judge;
 use super::ledger::{KINDS, Ledger, Seen};
 use super::operator::{Mishaps, Operator, reconcile};
-use super::plan::{End, Life, Plan};
+use super::plan::{End, Life, Plan, Retry};
 use super::ticket;
 use super::traffic::Traffic;
 
@@ -87,6 +87,7 @@ impl Lives {
         ];
         let controller = self.controller(parents, children.clone(), tickets.clone());
         ledger.watch(controller.handle());
+        let pauses = pauses(controller.handle(), Arc::clone(&ledger), &settings.pauses);
         let (left, after) = match life.end {
             End::AfterPolls(polls) => (polls, None),
             End::After(time) => (u64::MAX, Some(time)),
@@ -113,6 +114,7 @@ impl Lives {
             biased;
             () = mortal.over.notified() => {}
             () = time_is_up => {}
+            () = pauses => {}
             _ = &mut run => {}
         }
     }
@@ -139,9 +141,31 @@ impl Lives {
         controller
             .owns(children)
             .watches_with(tickets, watch, |held| [ticket::concerns(held)])
-            .workers(2)
+            .workers(settings.workers)
             .reconcile_limit(Duration::from_secs(20))
-            .retry(RateLimit::exponential(Duration::from_millis(5), Duration::from_secs(10)))
+            .retry(retry(settings.retry))
+    }
+}
+
+/// Pauses the controller now and then. It does not end.
+async fn pauses(handle: ControllerHandle, ledger: Arc<Ledger>, pauses: &[(Duration, Duration)]) {
+    for (after, lasts) in pauses {
+        tokio::time::sleep(*after).await;
+        handle.pause();
+        ledger.paused(true);
+        tokio::time::sleep(*lasts).await;
+        ledger.paused(false);
+        handle.resume();
+    }
+    std::future::pending().await
+}
+
+fn retry(retry: Retry) -> RateLimit {
+    let alone = RateLimit::exponential(Duration::from_millis(5), Duration::from_secs(10));
+    match retry {
+        Retry::Alone => alone,
+        Retry::Together => RateLimit::max_of([alone, RateLimit::bucket(2.0, 10)]),
+        Retry::FastThenSlow => RateLimit::fast_slow(Duration::from_millis(20), 5, Duration::from_secs(10)),
     }
 }
 

@@ -40,6 +40,22 @@ pub struct Settings {
     pub optional: bool,
     /// How often a cleanup says that it still runs.
     pub cleanup_rounds: u32,
+    pub workers: usize,
+    pub retry: Retry,
+    /// When somebody pauses the controller, and for how long.
+    pub pauses: Vec<(Duration, Duration)>,
+}
+
+/// How failed keys are spaced.
+#[derive(Debug, Clone, Copy, Default)]
+pub enum Retry {
+    /// Each key by itself.
+    #[default]
+    Alone,
+    /// All keys together, too.
+    Together,
+    /// A few times soon, then rarely.
+    FastThenSlow,
 }
 
 /// What people do to an object and its children.
@@ -176,6 +192,11 @@ fn settings(random: &mut Rng) -> Settings {
         filtered: random.bool(),
         optional: random.bool(),
         cleanup_rounds: if random.bool() { 0 } else { random.u32(1..3) },
+        workers: random.usize(1..=4),
+        retry: [Retry::Alone, Retry::Together, Retry::FastThenSlow][random.usize(0..3)],
+        pauses: (0..random.usize(0..3))
+            .map(|_| (millis(random, 0..20_000), millis(random, 0..15_000)))
+            .collect(),
     }
 }
 
