@@ -157,7 +157,7 @@ async fn pauses(handle: ControllerHandle, ledger: Arc<Ledger>, pauses: &[(Durati
         ledger.paused(false);
         handle.resume();
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn retry(retry: Retry) -> RateLimit {
