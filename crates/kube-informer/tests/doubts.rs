@@ -18,6 +18,7 @@ use kube_informer_apiserver::Verb;
 use kube_informer_apiserver::faults::{Fault, Rule};
 use scenario::{paged, settle};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 /// A script whose checks all have the same answer, and are written down.
 #[derive(Clone)]
@@ -142,4 +143,53 @@ async fn a_store_that_is_behind_is_not_counted() {
     let _ = tokio::time::timeout(Duration::from_mins(1), reflector.run()).await;
     let counts: Vec<_> = source.checks.lock().unwrap().iter().map(|check| check.count).collect();
     assert_eq!(counts, [None]);
+}
+
+/// A source whose connection is dead for a while: checks fail after 15 seconds.
+#[derive(Clone)]
+struct Dying {
+    script: ScriptedSource,
+    dead_until: Instant,
+    checks: Arc<Mutex<Vec<Instant>>>,
+}
+
+impl ListWatch for Dying {
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Answer, SourceError>> {
+        self.script.list(request)
+    }
+
+    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<Answer, SourceError>> {
+        self.script.watch(request)
+    }
+
+    fn check(&self, _: CheckRequest) -> BoxFuture<'_, Result<History, SourceError>> {
+        let now = Instant::now();
+        self.checks.lock().unwrap().push(now);
+        Box::pin(async move {
+            if now < self.dead_until {
+                tokio::time::sleep(Duration::from_secs(15)).await;
+                return Err(SourceError::transport("the connection is lost", "no answer to a ping"));
+            }
+            Ok(History::Same)
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_fails_with_its_connection_is_repeated_soon_after_the_next_watch() {
+    let script = ScriptedSource::new();
+    let begun = Instant::now();
+    let dead_until = begun + Duration::from_millis(18_500);
+    let source = Dying { script: script.clone(), dead_until, checks: Arc::default() };
+    script.lists(5, &[("a", 1)]);
+    script.on_watch(Script::TextFor(String::new(), Duration::from_secs(3)));
+    // It ends a moment after the check that waits for an answer over the same connection.
+    script.on_watch(Script::TextFor(String::new(), Duration::from_millis(15_500)));
+    let _watch = script.live_watch();
+    let informer =
+        SharedInformer::<Value>::over(Kind::new("v1", "Pod", "pods", true), source.clone(), paged());
+    informer.start();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let checks: Vec<u64> = source.checks.lock().unwrap().iter().map(|at| (*at - begun).as_secs()).collect();
+    assert_eq!(checks, [3, 19]);
 }

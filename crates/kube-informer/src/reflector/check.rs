@@ -14,6 +14,9 @@ use crate::object::Entry;
 use crate::planted::{Bug, planted};
 use crate::source::{CheckRequest, History, SourceError, Witness};
 
+/// How long a check waits for the next watch after one that failed.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+
 /// How long a server may ask to wait with the next check.
 const LONGEST_WAIT: Duration = Duration::from_mins(5);
 
@@ -80,9 +83,9 @@ impl Reflector {
                 if planted(Bug::FailedCheckCounts) {
                     machine.doubt().checked(false, Instant::now());
                 }
-                if let Some(wait) = error.retry_after() {
-                    machine.doubt().wait(Instant::now() + wait.min(LONGEST_WAIT));
-                }
+                // Its connection may have broken, and the watch with it: the next check needs the next watch.
+                let wait = error.retry_after().unwrap_or(SHORTEST_WAIT).min(LONGEST_WAIT);
+                machine.doubt().wait(Instant::now() + wait);
                 None
             }
         }
