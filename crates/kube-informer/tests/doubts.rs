@@ -193,3 +193,22 @@ async fn a_check_that_fails_with_its_connection_is_repeated_soon_after_the_next_
     let checks: Vec<u64> = source.checks.lock().unwrap().iter().map(|at| (*at - begun).as_secs()).collect();
     assert_eq!(checks, [3, 19]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn checks_that_had_no_answer_do_not_delay_those_after_a_list() {
+    let (server, faults, _factory, informer) = weather_of(1, InformerOptions::default()).await;
+    let backup = server.backup();
+    create(&api(&server), "lost", "1").await;
+    settle().await;
+    faults.inject(Rule::on(Fault::Timeout).verb(Verb::List).times(3));
+    faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch).times(1));
+    // Checks after 0, 10 and 30 seconds, and a list after 70.
+    tokio::time::sleep(Duration::from_secs(75)).await;
+    assert_eq!(informer.status()[0].counts.verifications, 1);
+    cut_off(&faults).await;
+    server.restore(&backup);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    faults.clear();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(content(&informer), "a=1");
+}

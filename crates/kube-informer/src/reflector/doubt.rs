@@ -144,6 +144,7 @@ impl Doubt {
             comparisons = comparisons.saturating_add(u32::from(!planted(Bug::ComparisonsNotSpaced)));
         }
         *self = Self { witness: newest, next_check, next_comparison, comparisons, ..Self::default() };
+        self.answered(now);
         self.closed(now);
     }
 
@@ -235,16 +236,22 @@ impl Doubt {
         self.next_check = self.next_check.max(Some(until));
     }
 
+    /// The server answers: the long waits after checks without an answer are over.
+    fn answered(&mut self, now: Instant) {
+        self.unanswered = 0;
+        self.next_check = self.next_check.map(|at| at.min(now + CHECK_EVERY));
+    }
+
     /// A check has an answer: the history is the same, or nobody can tell.
     pub(super) fn checked(&mut self, same: bool, now: Instant) {
         if self.reached.front().is_some_and(Reached::is_long_ago) && !self.is_thorough() {
             // The last change is as it was. All the others are compared as soon as that is allowed.
-            self.unanswered = 0;
+            self.answered(now);
             self.look = Look::WaitsForComparison;
             return;
         }
         self.reached.pop_front();
-        self.unanswered = 0;
+        self.answered(now);
         if let Some(next) = self.reached.front() {
             if next.is_long_ago() {
                 self.next_check = Some(now);
