@@ -121,6 +121,15 @@ pub(crate) enum Bug {
     AlteredIsOrdinary,
     TimeoutNotRetried,
     RetryAfterUnbounded,
+    AbsentWithObjects,
+    StoppedCopyTrusted,
+    RequestDebtGrows,
+    FewAnswersAll,
+    GoneObjectsKept,
+    LostNoteDropped,
+    FailedComparisonForgotten,
+    ExpiredListed,
+    FalseAlarmsRepeated,
 }
 
 /// Whether this bug is to be had.

@@ -6,15 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Log, api, create, cut_off, settle};
+use common::{Log, api, change, content, create, cut_off, settle};
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::Client;
 use kube_client::client::Body;
+use kube_informer::reflector::ReflectorConfig;
 use kube_informer::source::{CheckRequest, Histories, History, KubeSource, ListWatch};
-use kube_informer::{Kind, SharedInformer, SharedInformerFactory};
+use kube_informer::{InformerOptions, Kind, SharedInformer, SharedInformerFactory};
 use kube_informer_apiserver::faults::{Fault, Faults, Rule};
 use kube_informer_apiserver::{ApiServer, Verb};
+use serde_json::json;
 use tokio::time::Instant;
 use tower::Service;
 
@@ -255,4 +257,58 @@ async fn events_whose_keys_cannot_be_read_cause_few_lists() {
         tokio::time::sleep(Duration::from_mins(2)).await;
         assert_eq!(common::content(&informer), "a=299 b=1");
     }
+}
+
+/// A server that says of each version that it has not reached it, and opens watches slowly.
+#[tokio::test(start_paused = true)]
+async fn server_without_exact_reads_is_rarely_listed() {
+    let faults = Faults::none();
+    let server = ApiServer::builder().seed(1).faults(faults.clone()).build();
+    create(&api(&server), "a", "1").await;
+    let to = client({
+        let server = server.clone();
+        move |request| {
+            let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Timeout", "code": 504,
+                "message": "Too large resource version: 7, current: 5", "details": {"causes": [cause]}});
+            let answer = http::Response::builder().status(504).header("content-type", "application/json");
+            let too_large = answer.body(Body::from(status.to_string().into_bytes())).unwrap();
+            if query(request).contains("Exact") { Err(Box::new(too_large)) } else { Ok(server.clone()) }
+        }
+    });
+    let config = ReflectorConfig { streaming_lists: false, ..ReflectorConfig::default() };
+    let options = InformerOptions::default().reflector(config);
+    let factory = SharedInformerFactory::with_defaults(to, options);
+    let informer = factory.informer::<ConfigMap>();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    faults.inject(Rule::on(Fault::Delay(Duration::from_secs(3))).verb(Verb::Watch));
+    tokio::time::sleep(Duration::from_hours(3)).await;
+    let counts = informer.status()[0].counts;
+    assert!(counts.lists <= 40, "{counts:?}");
+    // A change is still seen.
+    change(&api(&server), "a", "2").await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(content(&informer), "a=2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_refusal_of_protobuf_does_not_last_for_days() {
+    let (server, _faults) = server_with(&["a"]).await;
+    let (refused, last) = (AtomicBool::new(false), Arc::new(Mutex::new(String::new())));
+    let client = client({
+        let (server, last) = (server.clone(), Arc::clone(&last));
+        move |request| {
+            let accept = request.headers().get("accept").and_then(|accept| accept.to_str().ok());
+            *last.lock().unwrap() = accept.unwrap_or_default().to_owned();
+            if refused.swap(true, Ordering::Relaxed) { Ok(server.clone()) } else { Err(refuse(406, "0")) }
+        }
+    });
+    let factory = SharedInformerFactory::new(client);
+    let _informer = factory.informer::<ConfigMap>();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    assert_eq!(*last.lock().unwrap(), "application/json");
+    tokio::time::sleep(Duration::from_hours(2)).await;
+    assert!(last.lock().unwrap().contains("protobuf"));
 }

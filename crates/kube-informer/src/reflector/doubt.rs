@@ -101,6 +101,9 @@ pub(super) struct Doubt {
     look: Look,
     /// How many checks in a row had no answer.
     unanswered: u32,
+    /// Whether a check said that the server was restored, and how many in a row said so although it was not.
+    accused: bool,
+    false_alarms: u32,
     /// The last change that was seen.
     witness: Option<Witness>,
 }
@@ -133,8 +136,13 @@ impl Doubt {
         self.untrusted |= self.closed.is_some_and(|closed| closed.gap(now) >= LONG_GAP);
     }
 
-    /// A list is complete; `newest` was changed last.
-    pub(super) fn listed(&mut self, newest: Option<Witness>, now: Instant) {
+    /// A check says that the server was restored. The next list shows whether that is true.
+    pub(super) fn accused(&mut self) {
+        self.accused = true;
+    }
+
+    /// A list is complete; `newest` was changed last; `restored`: the server was restored from a backup.
+    pub(super) fn listed(&mut self, newest: Option<Witness>, restored: bool, now: Instant) {
         // A server that takes seconds to open each watch must not cause one comparison after the other.
         let (next_check, mut next_comparison, mut comparisons) =
             (self.next_check, self.next_comparison, self.comparisons);
@@ -143,8 +151,22 @@ impl Doubt {
             next_comparison = next_comparison.max(Some(now + wait));
             comparisons = comparisons.saturating_add(u32::from(!planted(Bug::ComparisonsNotSpaced)));
         }
-        *self = Self { witness: newest, next_check, next_comparison, comparisons, ..Self::default() };
+        let alarm = self.accused && !restored && !planted(Bug::FalseAlarmsRepeated);
+        let false_alarms = if alarm { self.false_alarms.saturating_add(1) } else { 0 };
+        *self = Self {
+            witness: newest,
+            next_check,
+            next_comparison,
+            comparisons,
+            false_alarms,
+            ..Self::default()
+        };
         self.answered(now);
+        if false_alarms > 0 {
+            // A server that cannot answer checks must not be listed after each of them.
+            let wait = COMPARE_EVERY.saturating_mul(1 << false_alarms.min(8)).min(COMPARE_LAST);
+            self.next_check = Some(now + wait);
+        }
         self.closed(now);
     }
 
@@ -244,6 +266,7 @@ impl Doubt {
 
     /// A check has an answer: the history is the same, or nobody can tell.
     pub(super) fn checked(&mut self, same: bool, now: Instant) {
+        self.false_alarms = 0;
         if self.reached.front().is_some_and(Reached::is_long_ago) && !self.is_thorough() {
             // The last change is as it was. All the others are compared as soon as that is allowed.
             self.answered(now);
@@ -306,13 +329,13 @@ mod tests {
         doubt.resumed(later);
         assert!(doubt.begin_check(later).unwrap().unwrap().is_long_ago());
         // A list after a list, without a watch between them.
-        doubt.listed(None, now);
+        doubt.listed(None, false, now);
         doubt.lists(now + LONG_GAP / 2);
         assert!(doubt.is_trusted());
         doubt.lists(later);
         assert!(!doubt.is_trusted());
         // A watch that was found dead.
-        doubt.listed(None, now);
+        doubt.listed(None, false, now);
         doubt.resumed(now);
         doubt.lost(later, LONG_GAP);
         doubt.note(&"5".into(), None);
@@ -327,7 +350,7 @@ mod tests {
         let mut wait_after = |gap| {
             lose(&mut doubt, "5", None, gap);
             doubt.next_comparison = None;
-            doubt.listed(None, now);
+            doubt.listed(None, false, now);
             (doubt.next_comparison.unwrap() - now).as_secs()
         };
         let waits: Vec<u64> = [5, 5, 5, 5, 5, 5, 5, 0, 5].into_iter().map(&mut wait_after).collect();
@@ -342,7 +365,7 @@ mod tests {
         doubt.lost(now, Duration::ZERO);
         doubt.checked(true, now);
         assert!(!doubt.is_trusted());
-        doubt.listed(None, now);
+        doubt.listed(None, false, now);
         assert!(doubt.is_trusted());
     }
 
@@ -396,7 +419,7 @@ mod tests {
         lose(&mut doubt, "5", None, 5);
         doubt.begin_check(now).unwrap().unwrap();
         assert!(doubt.is_thorough());
-        doubt.listed(None, now);
+        doubt.listed(None, false, now);
         lose(&mut doubt, "7", None, 5);
         assert_eq!(doubt.check_at(now), Some(now + CHECK_EVERY), "a list keeps it");
         doubt.begin_check(now + CHECK_EVERY).unwrap().unwrap();
@@ -418,7 +441,7 @@ mod tests {
         let mut doubt = Doubt::default();
         lose(&mut doubt, "5", None, 5);
         assert_eq!(doubt.check_at(now), Some(now), "there was time for a restore");
-        doubt.listed(None, now);
+        doubt.listed(None, false, now);
         lose(&mut doubt, "6", None, 0);
         assert_eq!(doubt.check_at(now), Some(now + SETTLE));
         lose(&mut doubt, "7", None, 0);

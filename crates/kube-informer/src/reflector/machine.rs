@@ -15,10 +15,10 @@
 //! | a stream that was refused three times in a row | one list; then streams again | backoff, Retry-After |
 //! | a healthy watch that ended or broke | watch | a few milliseconds, Retry-After |
 //! | a watch that was refused or brought nothing | watch; list after three of them (polling) | backoff, Retry-After |
-//! | an expired or too large version, a vanished resource | list or stream | spread over a second; backoff if it happens again |
+//! | an expired or too large version, a vanished resource | list or stream | spread over a second; backoff if it happens again within two minutes |
 //! | a check that shows a restored server | list or stream, trusting nothing | spread over a second |
 //! | an event whose key cannot be read | list | spread over a second; backoff if it happens again |
-//! | the time to verify | list, trusting nothing | none |
+//! | the time to verify, or to repeat a comparison that failed | list, trusting nothing | none |
 //!
 //! A watch is healthy if it was open for half a second or delivered an event that advanced the version. Requests follow each
 //! other at one a second at most in the long run, whatever the server does (`pace`).
@@ -67,7 +67,8 @@ const OLDER_LISTS: u32 = 3;
 const OLDER_SPAN: Duration = Duration::from_secs(5);
 const OLDER_WAIT: Duration = Duration::from_millis(2500);
 
-/// After this time without an event whose key cannot be read, the next one leads to a list at once.
+/// After this time without a watch that expired, or an event whose key cannot be read, the next one leads to a list at once.
+const EXPIRED_REST: Duration = Duration::from_mins(2);
 const UNREADABLE_REST: Duration = Duration::from_mins(10);
 
 /// Strikes after which the reflector polls: three refusals, or twelve failures of a server that is busy or away.
@@ -166,9 +167,9 @@ pub(super) struct Machine {
     retry: Backoff,
     /// Waits between lists without a healthy watch between them.
     poll: Backoff,
-    /// Waits between lists that follow from events whose keys cannot be read, and when the last such event came.
-    unreadable: Backoff,
-    unreadable_at: Option<Instant>,
+    /// Waits between lists that watches lead to again and again.
+    expired: Repeated,
+    unreadable: Repeated,
     pace: Pace,
     step: Step,
     version: Option<ResourceVersion>,
@@ -213,14 +214,38 @@ pub(super) struct Machine {
     away: bool,
 }
 
+/// Waits between lists that have the same cause.
+struct Repeated {
+    waits: Backoff,
+    /// After this time without the cause, the waits start again.
+    rest: Duration,
+    last: Option<Instant>,
+}
+
+impl Repeated {
+    fn new(waits: Backoff, rest: Duration) -> Self {
+        Self { waits, rest, last: None }
+    }
+
+    /// How long to wait, if the cause was there a short time ago.
+    fn wait(&mut self, now: Instant) -> Option<Duration> {
+        let last = self.last.replace(now);
+        if last.is_some_and(|last| now < last + self.rest) {
+            return Some(self.waits.next(None));
+        }
+        self.waits.succeeded();
+        None
+    }
+}
+
 impl Machine {
     pub(super) fn new(config: &ReflectorConfig) -> Self {
         let seed = config.seed.unwrap_or_else(|| fastrand::u64(..));
         let mut machine = Self {
             retry: Backoff::new(config.backoff, seed),
             poll: Backoff::new(config.backoff, seed.wrapping_add(1)),
-            unreadable: Backoff::new(config.backoff, seed.wrapping_add(2)),
-            unreadable_at: None,
+            expired: Repeated::new(Backoff::new(config.backoff, seed.wrapping_add(3)), EXPIRED_REST),
+            unreadable: Repeated::new(Backoff::new(config.backoff, seed.wrapping_add(2)), UNREADABLE_REST),
             pace: Pace::new(),
             step: Step::Stream,
             version: None,
@@ -290,13 +315,17 @@ impl Machine {
         }
         let soon = (self.incomplete > 0)
             .then(|| RECHECK_FIRST.saturating_mul(1 << (self.incomplete - 1).min(16)).min(RECHECK_LAST));
-        let wait = self.config.verify_every.into_iter().chain(soon).min()?;
-        Some(self.compared_at? + wait.saturating_mul(self.unverified + 1).min(RECHECK_LAST.max(wait)))
+        let wait = self.config.verify_every.into_iter().chain(soon).min();
+        let wait = wait.map(|wait| wait.saturating_mul(self.unverified + 1).min(RECHECK_LAST.max(wait)));
+        // One that failed is made again, whatever it was made for: until then nobody knows whether the cache is right.
+        let again = (self.unverified > 0 && !planted(Bug::FailedComparisonForgotten))
+            .then(|| RECHECK_FIRST.saturating_mul(1 << self.unverified.min(16)).min(RECHECK_LAST));
+        Some(self.compared_at? + wait.into_iter().chain(again).min()?)
     }
 
     /// How long a page of a comparison may take. A server that is slow for good gets more time after each comparison that fails.
     pub(super) fn compare_within(&self) -> Duration {
-        COMPARE_WITHIN.saturating_mul(1 << self.unverified.min(8))
+        COMPARE_WITHIN.saturating_mul(1 << self.unverified.min(4))
     }
 
     /// The version to ask a list for; `None` asks for the newest.
@@ -414,8 +443,9 @@ impl Machine {
 
     /// The sink has everything up to this version; `newest` was changed last.
     pub(super) fn listed(&mut self, version: ResourceVersion, newest: Option<Witness>, at: Instant) {
+        let restored = self.restored || self.version.as_ref().is_some_and(|seen| version < *seen);
         self.version = Some(version);
-        self.doubt.listed(newest, at);
+        self.doubt.listed(newest, restored, at);
         self.compared_at = Some(at);
         self.doubted_since = None;
         if !planted(Bug::UnverifiedNotReset) {
@@ -557,20 +587,25 @@ impl Machine {
             }
             Outcome::NoEnd(why) => self.stop_streaming(why, now + REJECTED_FOR),
             Outcome::Ended(ended) => self.ended(ended, now),
-            Outcome::Lost(error) => self.relist(Some(error), now),
+            Outcome::Lost(error) => {
+                // However healthy the watches before it look: one that expires each time costs a list each time.
+                let again = self.expired.wait(now).filter(|_| !planted(Bug::ExpiredListed));
+                let wait = self.relist(Some(error), now).max(again.unwrap_or_default());
+                if again.is_some() {
+                    self.fail(now);
+                }
+                wait
+            }
             Outcome::Restored(_) => {
                 self.doubt.lost(now, Duration::ZERO);
+                self.doubt.accused();
                 self.watched = true;
                 self.relist(None, now)
             }
             Outcome::Unreadable => {
                 // A watch that brings such events is as healthy as any. Only time without them shows that they have ended.
-                if self.unreadable_at.is_none_or(|at| now >= at + UNREADABLE_REST) {
-                    self.unreadable.succeeded();
-                }
-                let again = self.unreadable_at.replace(now).is_some() && !planted(Bug::UnreadableListed);
-                let wait = self.relist(None, now);
-                let wait = if again { wait.max(self.unreadable.next(None)) } else { wait };
+                let again = self.unreadable.wait(now).filter(|_| !planted(Bug::UnreadableListed));
+                let wait = self.relist(None, now).max(again.unwrap_or_default());
                 self.step = Step::List { limit: self.config.page_size };
                 wait
             }

@@ -4,11 +4,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::planted::{Bug, planted};
+
 /// How many requests may follow each other without a pause.
 const BURST: f64 = 10.0;
 
 /// How many requests a second are allowed in the long run.
 const RATE: f64 = 1.0;
+
+/// How many requests may be owed: those that a caller made early must not delay the next ones for long.
+const DEBT: f64 = 2.0;
 
 /// A budget of requests: a server that accepts every watch and closes it again gets one request a second, while a watch that
 /// is cut now and then is resumed at once.
@@ -26,7 +31,8 @@ impl Pace {
     /// Takes one request out of the budget, and returns how long the request must wait for it.
     pub(super) fn take(&mut self, now: Instant) -> Duration {
         let gained = self.at.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64() * RATE);
-        self.tokens = (self.tokens + gained).min(BURST) - 1.0;
+        let debt = if planted(Bug::RequestDebtGrows) { f64::MAX } else { DEBT };
+        self.tokens = ((self.tokens + gained).min(BURST) - 1.0).max(-debt);
         self.at = Some(now);
         Duration::from_secs_f64((-self.tokens / RATE).max(0.0))
     }

@@ -19,7 +19,7 @@ use crate::delta_fifo::{Delta, DeltaType};
 use crate::intake::Taken;
 use crate::object::Wire;
 use crate::planted::{Bug, planted};
-use crate::source::{Answer, SourceError, WatchRequest, Witness};
+use crate::source::{Answer, History, SourceError, WatchRequest, Witness};
 use crate::{ObjectKey, SetAside};
 
 /// A watch that ends by itself this close to its time was ended by the server as asked.
@@ -165,15 +165,22 @@ impl Reflector {
         let mut last_bookmark = None;
         let mut last_frame = opened;
         let mut check: Option<Check<'_>> = None;
+        let mut answered = None;
         let ended = |failure: Option<SourceError>, last_frame: Instant, dead: bool| {
             let on_time = failure.is_none() && begun.elapsed() + ON_TIME >= timeout;
             let (lasted, silent) = (opened.elapsed(), last_frame.elapsed());
             Outcome::Ended(Ended { lasted, on_time, silent, dead, failure })
         };
         loop {
+            if let Some(answer) = answered.take()
+                && let Some(outcome) = self.end_check(machine, answer)
+            {
+                return outcome;
+            }
             let now = Instant::now();
             // Looked at before every event: a watch that never pauses is compared with the server as well.
             if verify_at.is_some_and(|verify| now >= verify) {
+                self.was_current();
                 self.status.update(|status| status.counts.verifications += 1);
                 return Outcome::Verify;
             }
@@ -198,12 +205,9 @@ impl Reflector {
                 .fold(over, Instant::min);
             let frame = tokio::select! {
                 biased;
-                answer = async { check.as_mut().expect("polled only if there is one").await }, if check.is_some() => {
-                    check = None;
-                    match self.end_check(machine, answer) {
-                        Some(outcome) => return outcome,
-                        None => continue,
-                    }
+                answer = answer_of(&mut check) => {
+                    answered = Some(answer);
+                    continue;
                 }
                 frame = self.next_frame(&mut open, wake) => frame,
             };
@@ -260,19 +264,19 @@ impl Reflector {
                     } else {
                         Change::Put { delta: *delta, version: Some(version.clone()) }
                     };
-                    self.sink.send(&self.scope, change).await;
+                    answered = self.pass_on(change, &mut check).await;
                     self.moved(machine, version, Some(witness));
                 }
                 Heard::Bookmark { version, .. } => {
                     self.status.update(|status| status.counts.bookmarks += 1);
                     let now = Instant::now();
                     machine.saw_bookmark(last_bookmark.replace(now).map(|last| now - last));
-                    self.sink.send(&self.scope, Change::Advance(version.clone())).await;
+                    answered = self.pass_on(Change::Advance(version.clone()), &mut check).await;
                     self.moved(machine, version, None);
                 }
                 Heard::Aside(aside) => {
                     let version = aside.version.clone();
-                    self.sink.send(&self.scope, Change::SetAside(aside)).await;
+                    answered = self.pass_on(Change::SetAside(aside), &mut check).await;
                     machine.doubt().forget_witness();
                     if let Some(version) = version {
                         self.moved(machine, version, None);
@@ -280,16 +284,37 @@ impl Reflector {
                 }
                 Heard::Unreadable(aside) => {
                     self.sink.send(&self.scope, Change::SetAside(aside)).await;
+                    self.was_current();
                     return Outcome::Unreadable;
                 }
                 Heard::Failed(error) if error.needs_list() => {
+                    self.was_current();
                     self.status.update(|status| status.counts.expired += u64::from(error.is_expired()));
                     return Outcome::Lost(error);
                 }
-                Heard::Failed(error) => return ended(Some(error), last_frame, false),
+                Heard::Failed(error) => {
+                    self.was_current();
+                    return ended(Some(error), last_frame, false);
+                }
                 Heard::Nothing => {}
             }
         }
+    }
+
+    /// Passes a change on. A check goes on meanwhile, because others of its kind may wait for its end; its answer is returned.
+    async fn pass_on(
+        &self,
+        change: Change,
+        check: &mut Option<Check<'_>>,
+    ) -> Option<Result<History, SourceError>> {
+        let mut send = self.sink.send(&self.scope, change);
+        let answer = tokio::select! {
+            biased;
+            () = &mut send => return None,
+            answer = answer_of(check) => answer,
+        };
+        send.await;
+        Some(answer)
     }
 
     /// Packs a change before it is passed on.
@@ -414,4 +439,12 @@ impl Reflector {
             _ => Heard::Nothing,
         }
     }
+}
+
+/// The answer of a check, which has ended then; without a check, nothing ever.
+async fn answer_of(check: &mut Option<Check<'_>>) -> Result<History, SourceError> {
+    let Some(running) = check else { return std::future::pending().await };
+    let answer = running.await;
+    *check = None;
+    answer
 }

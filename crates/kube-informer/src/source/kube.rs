@@ -1,7 +1,6 @@
 //! A cluster as a source, through a `kube_client::Client`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -36,7 +35,10 @@ const BEHIND_FOR: Duration = Duration::from_secs(5);
 const BEHIND_WAIT: Duration = Duration::from_millis(2500);
 
 /// At most this many objects are compared whole after a long gap: they fit into one page, which costs one request.
-const FEW: usize = 500;
+pub(super) const FEW: usize = 500;
+
+/// For how long a server that refused protobuf and JSON together is asked for JSON alone.
+const JSON_FOR: Duration = Duration::from_hours(1);
 
 /// How an answer is encoded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,8 +56,11 @@ pub struct KubeSource {
     labels: String,
     fields: String,
     metadata_only: bool,
-    /// Whether protobuf is asked for. Shared by all clones: what the server refuses one of them it refuses all.
-    protobuf: Arc<AtomicBool>,
+    /// Whether protobuf may be asked for.
+    protobuf: bool,
+    /// Until when only JSON is asked for, because the server refused both. Shared by all clones: what the server refuses one of them
+    /// it refuses all.
+    json_until: Arc<Mutex<Option<Instant>>>,
     gzip: bool,
     histories: Histories,
 }
@@ -65,7 +70,8 @@ impl KubeSource {
     pub fn new(client: Client, kind: Kind) -> Self {
         Self {
             client,
-            protobuf: Arc::new(AtomicBool::new(Wire::speaks_protobuf(&kind))),
+            protobuf: Wire::speaks_protobuf(&kind),
+            json_until: Arc::default(),
             gzip: false,
             kind: Arc::new(kind),
             namespace: None,
@@ -111,7 +117,7 @@ impl KubeSource {
     /// Protobuf has numbers instead of names: fields that are newer than the table in `kube_wire` (Kubernetes 1.37) are not read
     /// from it, by no type. Where such fields matter, as for a generic tool on a newer server, this brings them.
     pub fn json(mut self) -> Self {
-        self.protobuf = Arc::default();
+        self.protobuf = false;
         self
     }
 
@@ -128,7 +134,8 @@ impl KubeSource {
         let partial =
             if self.metadata_only { format!(";as={one};g=meta.k8s.io;v=v1") } else { String::new() };
         let mut accepted = vec![format!("application/json{partial}")];
-        if self.protobuf.load(Ordering::Relaxed) {
+        let refused = *self.json_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.protobuf && refused.is_none_or(|until| Instant::now() >= until) {
             accepted.insert(0, format!("{}{partial}", protobuf::MEDIA_TYPE));
         }
         if self.metadata_only {
@@ -202,7 +209,7 @@ impl KubeSource {
         let (head, body) = response.into_parts();
         if head.status == StatusCode::NOT_ACCEPTABLE && !planted(Bug::ProtobufOfferedAgain) {
             // Offered both, it took neither: the next try is the plainest there is.
-            self.protobuf.store(false, Ordering::Relaxed);
+            *self.json_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + JSON_FOR);
         }
         if !head.status.is_success() {
             let retry_after = head
