@@ -266,6 +266,7 @@ impl DeltaFifo {
             }
             let freed = inner.remove_head(&key, deltas.len());
             inner.bytes -= freed;
+            self.room.notify_waiters();
         }
     }
 
