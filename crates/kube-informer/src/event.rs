@@ -99,6 +99,18 @@ impl Owed {
         Self { restored, ..self }
     }
 
+    /// States of objects that came and went could not be kept.
+    pub(crate) fn lost() -> Self {
+        let merged = Some(Box::new(Merged { between: Vec::new(), lost: true }));
+        Self { merged, ..Self::default() }
+    }
+
+    /// Whether it came and went unheard, and none of its states was kept.
+    pub(crate) fn is_only_lost(&self) -> bool {
+        let none_kept = self.merged.as_ref().is_some_and(|merged| merged.lost && merged.between.is_empty());
+        self.told.is_none() && self.now.is_none() && none_kept
+    }
+
     /// One after the other, as the handler needs to hear it when it hears both at once.
     pub(crate) fn then(self, next: Self) -> Self {
         // Only what the handler was told of can die for it; and the first death is the one of what it was told.

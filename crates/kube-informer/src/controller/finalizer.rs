@@ -186,7 +186,7 @@ fn confirm_gone<K: View>(context: &Context<K>, object: &Object<K>) -> Result<(),
     }
 }
 
-/// Refused by the server if anybody has changed the object since this version.
+/// Refused by the server if anybody has changed the object since this version, or if it is another object of this name.
 async fn set_finalizers<K>(
     api: &Api<K>,
     object: &Object<K>,
@@ -196,6 +196,7 @@ async fn set_finalizers<K>(
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    let patch = json!({"metadata": {"resourceVersion": version, "finalizers": finalizers}});
+    let uid = object.uid().to_string();
+    let patch = json!({"metadata": {"uid": uid, "resourceVersion": version, "finalizers": finalizers}});
     api.patch(object.name(), &PatchParams::default(), &Patch::Merge(&patch)).await
 }

@@ -126,6 +126,8 @@ impl Trigger {
                     while let Some(key) = keys.next().await {
                         let cause = Some(Cause::new(Arc::clone(&source), "asked"));
                         queue.add_with(key, Add { cause, ..Add::default() });
+                        // A stream that is always ready must not starve others on this thread.
+                        tokio::task::consume_budget().await;
                     }
                 };
                 match AssertUnwindSafe(all).catch_unwind().await {

@@ -40,6 +40,8 @@ pub enum Storage {
     /// The server's own bytes, trimmed; decoded on read.
     Raw,
     /// Decoded on arrival and kept so, for those who read everything all the time. Such a cache can be read as one type only.
+    /// Comparisons with the server know of such an object only whether its bytes were the same: if a server answers with the fields
+    /// in another order, or on another wire, handlers are notified of an update in which nothing differs.
     Decoded,
 }
 

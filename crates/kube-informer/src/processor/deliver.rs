@@ -88,6 +88,8 @@ where
                 reader.listener.heard(initial);
             }
             reader.ready.extend(events(&reader.listener, owed, &reader.filters).into_iter().flatten());
+            // Many objects may not pass the filters, and others on this thread need their turns.
+            tokio::task::consume_budget().await;
         }
     })
     .boxed()

@@ -77,6 +77,8 @@ struct Scopes {
     all: Vec<(Scope, Arc<StatusCell>)>,
     /// The scopes whose first list is in the store.
     listed: Vec<Scope>,
+    /// Those that were listed since the informer started, or started again.
+    current: Vec<Scope>,
 }
 
 #[derive(Default)]
@@ -117,7 +119,7 @@ impl Core {
             intake: Arc::new(intake),
             source,
             processor: Mutex::default(),
-            scopes: Mutex::new(Scopes { all, listed: Vec::new() }),
+            scopes: Mutex::new(Scopes { all, ..Scopes::default() }),
             scopes_changed: watch::Sender::new(()),
             synced: watch::Sender::new(false),
             handlers_changed: Notify::new(),
@@ -188,9 +190,12 @@ impl Core {
         let mut scopes = self.lock_scopes();
         // It may have been dropped while its list stood in the queue.
         let watched = scopes.all.iter().any(|(known, _)| *known == scope);
+        if watched && !scopes.current.contains(&scope) {
+            scopes.current.push(scope.clone());
+            self.scopes_changed.send_replace(());
+        }
         if (watched || planted(Bug::DroppedScopeListed)) && !scopes.listed.contains(&scope) {
             scopes.listed.push(scope);
-            self.scopes_changed.send_replace(());
         }
         self.check_synced(processor, &scopes);
     }
@@ -200,6 +205,13 @@ impl Core {
         if (any || scopes.all.iter().all(|(scope, _)| scopes.listed.contains(scope))) && !self.has_synced() {
             processor.first_list_complete();
             self.synced.send_replace(true);
+        }
+    }
+
+    /// It starts, and may have been stopped for long: what it has read before is not current.
+    pub(crate) fn starts(&self) {
+        if !planted(Bug::StoppedCopyTrusted) {
+            self.lock_scopes().current.clear();
         }
     }
 
@@ -227,6 +239,7 @@ impl Core {
             .collect();
         scopes.all.retain(|(scope, _)| !removed.contains(scope));
         scopes.listed.retain(|scope| !removed.contains(scope));
+        scopes.current.retain(|scope| !removed.contains(scope));
         scopes.all.extend(added.iter().map(|scope| (scope.clone(), Arc::default())));
         if !planted(Bug::RemovalNeverSyncs) {
             self.check_synced(&mut processor, &scopes);
@@ -260,14 +273,15 @@ impl Core {
         self.lock_scopes().all.iter().map(|(scope, status)| status.get(scope)).collect()
     }
 
-    /// The scopes whose first list is not in the store yet.
+    /// The scopes that were not listed since the start.
     pub(crate) fn unread(&self) -> Vec<ReflectorStatus> {
         let scopes = self.lock_scopes();
-        let unread = scopes.all.iter().filter(|(scope, _)| !scopes.listed.contains(scope));
+        let unread = scopes.all.iter().filter(|(scope, _)| !scopes.current.contains(scope));
         unread.map(|(scope, status)| status.get(scope)).collect()
     }
 
-    /// Waits until a scope is added or removed, or its first list is in the store, from now on: before it is first polled, too.
+    /// Waits until a scope is added or removed, or its first list since the start is in the store, from now on: before it is first
+    /// polled, too.
     pub(crate) fn scopes_changed(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut changed = self.scopes_changed.subscribe();
         async move {
@@ -294,14 +308,20 @@ impl Core {
         self.synced.subscribe()
     }
 
-    /// Whether those who use it can do without the kind, and the server answers that it does not have it.
+    /// Whether those who use it can do without the kind, and the server answers that it does not have it. A copy that has objects
+    /// of it is stale: they may live on in another version of the kind.
     pub(crate) fn is_absent(&self) -> bool {
         let [optional, required] =
             [&self.optional, &self.required].map(|users| users.load(Ordering::Relaxed));
         let statuses = self.statuses();
         let missing =
             |status: &ReflectorStatus| status.failing_since.is_some() && status.missing_since.is_some();
-        optional > 0 && required == 0 && !statuses.is_empty() && statuses.iter().all(missing)
+        let holds_objects = !self.indexer.cell.load().objects.is_empty() && !planted(Bug::AbsentWithObjects);
+        optional > 0
+            && required == 0
+            && !holds_objects
+            && !statuses.is_empty()
+            && statuses.iter().all(missing)
     }
 
     /// What it waits for.

@@ -89,6 +89,7 @@ impl Keeper {
             tracker: TaskTracker::new(),
             reflectors: Vec::new(),
         };
+        self.core.starts();
         let core = Arc::clone(&self.core);
         self.spawn(&started, &started.cancel, async move { core.process_loop().await });
         let core = Arc::clone(&self.core);

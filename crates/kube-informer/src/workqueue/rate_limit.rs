@@ -54,6 +54,9 @@ impl RateLimit {
     /// Each failing key has its own place in the line, so however many keys fail, no moment brings more than `burst` of
     /// them. With `n` failing keys the last one waits `n / per_second` seconds. A key that succeeds before its retry,
     /// because an add made it run, gives its place back. A rate that is not a positive number means one an hour.
+    ///
+    /// The place is taken when a key fails. In [`max_of`](Self::max_of), another limit may make keys wait for longer than that, and
+    /// those that failed within such a wait may then run together: leave the other limit's first waits short, as the default does.
     pub fn bucket(per_second: f64, burst: u32) -> Self {
         let interval = Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(SLOWEST).min(SLOWEST);
         Self(Rule::Bucket(Bucket { interval, burst: burst.max(1), next: None, free: BinaryHeap::new() }))
