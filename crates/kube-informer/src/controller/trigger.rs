@@ -42,6 +42,8 @@ impl WatchOptions {
     ///
     /// A kind that the server has but does not show (403) is waited for all the same. While the server does not have the kind,
     /// `health` and the factory's `wait_for_sync` pass over it.
+    /// If the copy has objects of it, because they went while the connection was lost or live on in another version of the kind, the
+    /// copy is stale and `health` says so.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;

@@ -263,3 +263,23 @@ async fn states_between_are_kept_within_the_bound_again_once_they_were_taken() {
         assert!(!merged.lost && !merged.between.is_empty(), "round {round}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_note_stands_for_all_that_came_and_went_past_the_bound() {
+    let mut buffer = Buffer::new(1, Hops::Keep, None);
+    let come_and_go = |buffer: &mut Buffer, name: &str| {
+        let state = entry(name, 1, 1);
+        buffer.push(key(name), Owed::add(Arc::clone(&state), false));
+        buffer.push(key(name), Owed::delete(Arc::clone(&state), state, true));
+    };
+    buffer.push(key("a"), Owed::add(entry("a", 1, 1), false));
+    // The only state that can be kept.
+    come_and_go(&mut buffer, "b");
+    for name in ["c", "d", "e"] {
+        come_and_go(&mut buffer, name);
+    }
+    assert_eq!(buffer.buffered(), 2);
+    let lost = |owed: Owed| owed.merged.map(|merged| (merged.between.len(), merged.lost));
+    let notes: Vec<_> = std::iter::from_fn(|| buffer.pop()).map(lost).collect();
+    assert_eq!(notes, [None, Some((1, false)), Some((0, true))]);
+}
