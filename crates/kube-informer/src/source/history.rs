@@ -14,7 +14,6 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::SourceError;
-use super::kube::FEW;
 use crate::ObjectKey;
 use crate::object::{Kind, Uid};
 use crate::planted::{Bug, planted};
@@ -59,6 +58,9 @@ pub enum History {
     /// The source cannot tell, and the watch goes on.
     Unknown,
 }
+
+/// At most this many objects are compared whole after a long gap: they fit into one page, which costs one request.
+pub(super) const FEW: usize = 500;
 
 /// The answer of a server that does not have the version of the cache yet.
 pub(super) const BEHIND: History = History::Other("the server has not reached the version of the cache");

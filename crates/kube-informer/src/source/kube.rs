@@ -16,7 +16,7 @@ use kube_wire::gzip::Gunzip;
 use kube_wire::{ResourceVersion, protobuf};
 use tokio::time::Instant;
 
-use super::history::Listed;
+use super::history::{FEW, Listed};
 use super::{
     Answer, CheckRequest, Histories, History, ListRequest, ListWatch, MAX_CAUSES, SourceError, WatchRequest,
     Witness,
@@ -33,9 +33,6 @@ const MAX_CHECK_BYTES: usize = 4 << 20;
 /// For how long a server must answer that it has not reached a version before it counts as restored, and how often it is asked.
 const BEHIND_FOR: Duration = Duration::from_secs(5);
 const BEHIND_WAIT: Duration = Duration::from_millis(2500);
-
-/// At most this many objects are compared whole after a long gap: they fit into one page, which costs one request.
-pub(super) const FEW: usize = 500;
 
 /// For how long a server that refused protobuf and JSON together is asked for JSON alone.
 const JSON_FOR: Duration = Duration::from_hours(1);
