@@ -130,6 +130,7 @@ pub(crate) enum Bug {
     FailedComparisonForgotten,
     ExpiredListed,
     FalseAlarmsRepeated,
+    ListsFailKept,
 }
 
 /// Whether this bug is to be had.

@@ -276,6 +276,16 @@ async fn health_does_not_fail_as_soon_as_a_watch_ends() {
     }
 }
 
+/// Waits on threads, where no clock is paused; for a minute, which is far more than it takes.
+async fn until(holds: impl Fn() -> bool) {
+    let waits = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(MINUTE, waits).await.expect("it holds at last");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn buffer_of_a_slow_mapping_does_not_grow_with_objects_that_are_gone() {
     const OBJECTS: u64 = 5_000;
@@ -299,9 +309,7 @@ async fn buffer_of_a_slow_mapping_does_not_grow_with_objects_that_are_gone() {
         Controller::new(factory.informer::<ConfigMap>()).buffer_len(16).watches(things.clone(), mapping);
     let handle = controller.handle();
     let run = tokio::spawn(controller.run(nothing));
-    while handle.stats().succeeded == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| handle.stats().succeeded > 0).await;
     let mut version = 10;
     for object in 0..OBJECTS {
         for event in ["ADDED", "DELETED"] {
@@ -311,17 +319,13 @@ async fn buffer_of_a_slow_mapping_does_not_grow_with_objects_that_are_gone() {
             watch.send(format!("{}\n", json!({"type": event, "object": {"metadata": metadata}}))).unwrap();
         }
     }
-    while things.stats().store.changes < 2 * OBJECTS {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| things.stats().store.changes >= 2 * OBJECTS).await;
     let stats = things.stats();
     assert_eq!(stats.store.objects, 0);
     assert!(stats.handlers[0].buffered < 100, "{:?}", stats.handlers[0]);
     // Which keys the lost states concern is not known, so every object of the kind itself is reconciled again.
     drop(release);
-    while handle.stats().sources[1].state != SourceState::Ready || handle.stats().succeeded < 2 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| handle.stats().sources[1].state == SourceState::Ready && handle.stats().succeeded > 1).await;
     run.abort();
 }
 

@@ -130,6 +130,12 @@ fn print_numbers(numbers: &Numbers) {
     println!("watches           {:>10}", numbers.watches);
     println!("events heard      {:>10}", numbers.events);
     println!("snapshots checked {:>10}", numbers.snapshots);
+    println!("runs with crowds  {:>10}", numbers.crowds);
+    println!("most objects      {:>10}", numbers.most_objects);
+    println!("informers         {:>10}", numbers.informers.values().sum::<u64>());
+    for (kind, count) in &numbers.informers {
+        println!("  {kind:<24}{count:>6}");
+    }
     println!("faults injected   {:>10}", numbers.faults.values().sum::<u64>());
     for (kind, count) in &numbers.faults {
         println!("  {kind:<24}{count:>6}");

@@ -24,6 +24,11 @@ pub struct Numbers {
     pub events: u64,
     pub writes: u64,
     pub snapshots: u64,
+    /// The most objects in a run, and how many runs had a crowd.
+    pub most_objects: u64,
+    pub crowds: u64,
+    /// The informers of each kind.
+    pub informers: BTreeMap<String, u64>,
 }
 
 impl Numbers {
@@ -38,5 +43,10 @@ impl Numbers {
         self.events += other.events;
         self.writes += other.writes;
         self.snapshots += other.snapshots;
+        self.most_objects = self.most_objects.max(other.most_objects);
+        self.crowds += other.crowds;
+        for (kind, count) in &other.informers {
+            *self.informers.entry(kind.clone()).or_default() += count;
+        }
     }
 }

@@ -27,8 +27,8 @@ use super::observer::{First, Observer, observe};
 use super::report::{Numbers, Report};
 use super::resource::Resource;
 use super::schedule::{
-    Action, Crowd, FIELD_NAMESPACE, Filter, HandlerPlan, InformerKind, LONG, NAMESPACES, RESYNC, Schedule,
-    Speed,
+    Action, Crowd, FIELD_NAMESPACE, Filter, HandlerPlan, InformerKind, LONG, NAMESPACES, OBJECTS, RESYNC,
+    Schedule, Speed,
 };
 use super::trace::Trace;
 use super::truth::Truth;
@@ -47,6 +47,9 @@ const SEEN_WITHIN: Duration = Duration::from_secs(2);
 const TINY_QUEUE: usize = 2_000;
 /// How many requests an informer may make at once, beyond one a second.
 const BURST: f64 = 30.0;
+/// How many lists it may make at once, beyond one in so many seconds.
+const LISTS: f64 = 60.0;
+const LIST_EVERY: f64 = 5.0;
 /// More keys than the schedule has, those that a fault makes up included.
 const KEYS: usize = 64;
 
@@ -96,9 +99,24 @@ struct Subject {
     first: Arc<Mutex<First>>,
     /// How many states were looked at, and by whom.
     observed: Option<(Arc<Mutex<u64>>, JoinHandle<()>)>,
-    requests: u64,
-    /// How many requests it made beyond one a second.
+    requests: Allowance,
+    lists: Allowance,
+}
+
+/// How often something was done, and how often beyond what is allowed.
+#[derive(Default)]
+struct Allowance {
+    done: u64,
     excess: f64,
+}
+
+impl Allowance {
+    /// It was done this often in all, and this often was allowed since the last look.
+    fn look(&mut self, done: u64, allowed: f64) {
+        let new = done.saturating_sub(self.done) as f64;
+        self.excess = (self.excess + new - allowed).max(0.0);
+        self.done = done;
+    }
 }
 
 impl Subject {
@@ -226,8 +244,8 @@ impl<'a> World<'a> {
                 informer,
                 first: Arc::clone(&other.first),
                 observed: None,
-                requests: 0,
-                excess: 0.0,
+                requests: Allowance::default(),
+                lists: Allowance::default(),
             };
         }
         let first = Arc::new(Mutex::new(First::default()));
@@ -245,7 +263,8 @@ impl<'a> World<'a> {
             trace: self.trace.clone(),
             number,
         }));
-        Subject { kind, informer, first, observed: Some((observed, observer)), requests: 0, excess: 0.0 }
+        let (requests, lists) = (Allowance::default(), Allowance::default());
+        Subject { kind, informer, first, observed: Some((observed, observer)), requests, lists }
     }
 
     /// Lets time pass, and everything that can happen without time passing.
@@ -421,16 +440,22 @@ impl<'a> World<'a> {
                 .sum();
             // One a second in the long run, and a few at once.
             let reflectors = stats.reflectors.len().max(1) as f64;
-            let new = requests.saturating_sub(subject.requests) as f64;
-            subject.excess = (subject.excess + new - waited.as_secs_f64() * reflectors).max(0.0);
+            let seconds = waited.as_secs_f64() * reflectors;
             // Those whose namespace has left may have made some of them.
             let all = NAMESPACES.len() as f64;
             let most = if subject.kind == InformerKind::Changing { all } else { reflectors };
-            if subject.excess > BURST * most {
-                let excess = subject.excess;
+            subject.requests.look(requests, seconds);
+            let excess = subject.requests.excess;
+            if excess > BURST * most {
                 self.trace.violation(format_args!("informer {number} spins: {excess:.0} requests too many"));
             }
-            subject.requests = requests;
+            // Lists cost more, so that they are rarer in the long run.
+            let lists = subject.lists();
+            subject.lists.look(lists, seconds / LIST_EVERY);
+            let excess = subject.lists.excess;
+            if excess > LISTS * most {
+                self.trace.violation(format_args!("informer {number} lists {excess:.0} times too often"));
+            }
         }
         for handler in &mut self.handlers {
             let subject = &self.informers[handler.informer];
@@ -684,6 +709,11 @@ impl<'a> World<'a> {
         let stats = self.server.stats().total();
         self.numbers.simulated = self.trace.elapsed();
         self.numbers.writes = self.truth.changes;
+        let crowd = self.schedule.crowd.objects;
+        (self.numbers.crowds, self.numbers.most_objects) = (u64::from(crowd > 0), crowd + 2 * OBJECTS);
+        for kind in &self.schedule.informers {
+            *self.numbers.informers.entry(format!("{kind:?}")).or_default() += 1;
+        }
         self.numbers.lists = stats.lists;
         self.numbers.watches = stats.watches;
         self.numbers.streaming_lists = stats.streaming_lists;

@@ -453,7 +453,7 @@ impl Machine {
         }
         self.odd_lists = 0;
         self.older = None;
-        self.lists_fail = false;
+        self.lists_fail &= planted(Bug::ListsFailKept);
         self.restored = false;
         self.verifying = false;
         self.any_version = false;
