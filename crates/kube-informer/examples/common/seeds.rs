@@ -36,3 +36,11 @@ impl Seeds {
         }
     }
 }
+
+/// Says now and then how far a long run is: called before each seed.
+pub fn progress(first: u64, seed: u64, count: u64) {
+    let begun = seed - first;
+    if begun > 0 && begun % 10_000 == 0 {
+        eprintln!("{begun} of {count} seeds");
+    }
+}

@@ -78,6 +78,7 @@ fn many(first: u64, count: u64, stop: bool) -> ExitCode {
                     if seed >= first + count {
                         return;
                     }
+                    seeds::progress(first, seed, count);
                     let report = world::run(&Schedule::from_seed(seed), false);
                     totals.lock().expect("sums cannot panic").add(&report.numbers);
                     if let Some(violation) = report.violation {

@@ -47,8 +47,9 @@ const SEEN_WITHIN: Duration = Duration::from_secs(2);
 const TINY_QUEUE: usize = 2_000;
 /// How many requests an informer may make at once, beyond one a second.
 const BURST: f64 = 30.0;
-/// How many lists it may make at once, beyond one in so many seconds.
-const LISTS: f64 = 60.0;
+/// How many lists it may make at once, beyond one in this many seconds: about one a second in the first minute of an outage, and
+/// then fewer and fewer.
+const LISTS: f64 = 150.0;
 const LIST_EVERY: f64 = 5.0;
 /// More keys than the schedule has, those that a fault makes up included.
 const KEYS: usize = 64;

@@ -89,6 +89,7 @@ fn many(first: u64, count: u64, stop_at_first: bool) -> ExitCode {
                     if seed >= first + count {
                         return;
                     }
+                    seeds::progress(first, seed, count);
                     let report = simulate(&Plan::from_seed(seed));
                     totals.lock().expect("sums cannot panic").add(&report.numbers);
                     for violation in report.violations {
