@@ -40,7 +40,7 @@ impl Seeds {
 /// Says now and then how far a long run is: called before each seed.
 pub fn progress(first: u64, seed: u64, count: u64) {
     let begun = seed - first;
-    if begun > 0 && begun % 10_000 == 0 {
+    if begun > 0 && begun.is_multiple_of(10_000) {
         eprintln!("{begun} of {count} seeds");
     }
 }
