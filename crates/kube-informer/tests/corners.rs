@@ -486,3 +486,26 @@ async fn owner_that_lost_an_object_and_got_it_back_is_reconciled() {
     assert_eq!(merged, 1);
     assert!(runs.lock().unwrap().contains(&"a".to_owned()), "{:?}", runs.lock().unwrap());
 }
+
+/// A proxy answers watches itself, while lists do not reach the server.
+#[tokio::test(start_paused = true)]
+async fn lists_and_watches_that_fail_in_different_ways_are_retried_rarely() {
+    for refusal in [Fault::Forbidden, Fault::MethodNotAllowed] {
+        for outage in [Fault::Refuse, Fault::Unavailable] {
+            let (_server, faults, _factory, informer) = weather().await;
+            faults.inject(Rule::on(refusal).verb(Verb::Watch));
+            faults.inject(Rule::on(outage).verb(Verb::List));
+            faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch).times(1));
+            tokio::time::sleep(10 * MINUTE).await;
+            let before = informer.status()[0].counts;
+            tokio::time::sleep(60 * MINUTE).await;
+            let counts = informer.status()[0].counts;
+            let (lists, watches) = (counts.lists - before.lists, counts.watches - before.watches);
+            assert!(lists + watches < 600, "{refusal:?}, {outage:?}: {lists} lists and {watches} watches");
+            faults.clear();
+            tokio::time::sleep(MINUTE).await;
+            assert_eq!(content(&informer), "a=1");
+            informer.health(MINUTE).unwrap();
+        }
+    }
+}

@@ -76,6 +76,9 @@ const STRIKES: u32 = 12;
 const REFUSED: u32 = 4;
 const BUSY: u32 = 1;
 
+/// A server is taken for gone, or back, this many times before that stops to shorten the waits.
+const TURNS: u32 = 2;
+
 /// A watch that follows failures must be open for this long before they are forgotten.
 const RECOVERED_AFTER: Duration = Duration::from_secs(10);
 
@@ -211,7 +214,9 @@ pub(super) struct Machine {
     proven: bool,
     /// Since when there have been only failures, and how many.
     failing: Option<(Instant, u32)>,
+    /// Whether the server was away at the last failure, and how often that changed since the last success.
     away: bool,
+    turns: u32,
 }
 
 /// Waits between lists that have the same cause.
@@ -273,6 +278,7 @@ impl Machine {
             proven: false,
             failing: None,
             away: false,
+            turns: 0,
             config: config.clone(),
         };
         if !config.streaming_lists {
@@ -496,7 +502,7 @@ impl Machine {
         self.older = None;
         self.polling = false;
         self.probing = false;
-        self.away = false;
+        (self.away, self.turns) = (false, 0);
         self.poll.succeeded();
         self.retry.succeeded();
     }
@@ -763,9 +769,11 @@ impl Machine {
         self.fail(now);
         let away = error.code().is_none_or(|code| code >= 500);
         if away != self.away {
-            // The server returned, or is gone: the waits before say nothing about this.
+            // The server returned, or is gone: the waits before say nothing about this. One that seems to do both in turns, such as
+            // a proxy that answers watches while lists do not reach the server, gets no shorter waits for it.
             self.away = away;
-            if !planted(Bug::AwayWaitsKept) {
+            self.turns = self.turns.saturating_add(1);
+            if self.turns <= TURNS && !planted(Bug::AwayWaitsKept) {
                 self.retry.succeeded();
             }
         }

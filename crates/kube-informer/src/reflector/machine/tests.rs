@@ -245,8 +245,8 @@ fn a_stream_may_fail_twice_in_a_row() {
             Stream
             away:503: Stream after 0.2s
             away:429/7: Stream after 7.5s
-            away:503: List { limit: Some(500) } after 0.2s
             away:503: List { limit: Some(500) } after 0.4s
+            away:503: List { limit: Some(500) } after 0.8s
             Streaming
         "#]],
     );
