@@ -47,6 +47,13 @@ pub struct Step {
     pub action: Action,
 }
 
+impl Step {
+    /// Whether answers come a few bytes at a time from now on.
+    fn drips(&self) -> bool {
+        matches!(&self.action, Action::Fault(rule) if matches!(rule.fault(), Fault::Drip { .. }))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InformerKind {
     /// Everything, as it comes.
@@ -308,8 +315,7 @@ impl Schedule {
                 steps.insert(place, Step { wait: Duration::ZERO, action });
             }
             // A list of thousands of objects would take hours at a few bytes a second.
-            let drips = |step: &Step| matches!(&step.action, Action::Fault(rule) if matches!(rule.fault(), Fault::Drip { .. }));
-            steps.retain(|step| !drips(step));
+            steps.retain(|step| !step.drips());
             for step in &mut steps {
                 if let Action::AddHandler { plan, .. } = &mut step.action {
                     plan.hurry(crowd.objects);
@@ -323,7 +329,12 @@ impl Schedule {
             steps.insert(restored, Step { wait, action: restore(&mut random) });
             steps.insert(backed_up, Step { wait: Duration::ZERO, action: Action::Backup });
         }
-        Self { seed, healing, gzip: random.u8(..4) == 0, crowd, informers, steps }
+        let mut schedule = Self { seed, healing, gzip: random.u8(..4) == 0, crowd, informers, steps };
+        if schedule.restores() {
+            // A restore ends every connection, which an answer that drips for a minute would outlive.
+            schedule.steps.retain(|step| !step.drips());
+        }
+        schedule
     }
 
     /// Whether versions may be garbled more often in a row than an informer refuses them.
