@@ -127,8 +127,8 @@ async fn a_server_that_has_too_much_to_do_is_asked_for_streams_all_the_same() {
             > 0.0s stream
             > 0.2s stream
             > 0.4s stream
-            > 0.6s list limit 500
-            > 1.0s stream
+            > 0.8s list limit 500
+            > 1.6s stream
             Watching Streaming @5, no error
         "#]],
     )
