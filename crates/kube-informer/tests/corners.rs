@@ -1,4 +1,5 @@
 //! Corners of the pipeline: what must hold although hardly anything depends on it in good weather.
+
 mod common;
 mod scenario;
 
@@ -6,19 +7,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use common::checked::Checked;
+use common::client::client;
 use common::{api, change, config_map, content, create, cut_off, weather, weather_of};
-use futures_core::future::BoxFuture;
-use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube_client::Client;
 use kube_client::api::{DeleteParams, PostParams};
 use kube_client::client::Body;
 use kube_informer::controller::{Action, Context, Failure, FinalizerEvent, Request, WatchOptions, finalizer};
 use kube_informer::delta_fifo::{Delta, DeltaFifo, DeltaType, KnownObjects, Scope};
 use kube_informer::object::Entry;
 use kube_informer::source::{
-    Answer, CheckRequest, Histories, History, KubeSource, ListRequest, ListWatch, Script, ScriptedSource,
-    SourceError, WatchRequest, Witness,
+    CheckRequest, Histories, History, KubeSource, ListWatch, Script, ScriptedSource, SourceError, Witness,
 };
 use kube_informer::{Controller, InformerOptions, Kind, ObjectKey, SharedInformer, SharedInformerFactory};
 use kube_informer_apiserver::faults::{Fault, Faults, Rule};
@@ -26,42 +25,11 @@ use kube_informer_apiserver::{ApiServer, Verb};
 use scenario::{Thing, paged, settle};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tower::Service;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
 fn pods() -> Kind {
     Kind::new("v1", "Pod", "pods", true)
-}
-
-/// A script whose checks are answered in turn, the last answer for good.
-#[derive(Clone)]
-struct Checked {
-    script: ScriptedSource,
-    answers: Arc<Mutex<Vec<History>>>,
-    checks: Arc<AtomicUsize>,
-}
-
-impl Checked {
-    fn new(script: &ScriptedSource, answers: &[History]) -> Self {
-        let answers = Arc::new(Mutex::new(answers.to_vec()));
-        Self { script: script.clone(), answers, checks: Arc::default() }
-    }
-}
-
-impl ListWatch for Checked {
-    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Answer, SourceError>> {
-        self.script.list(request)
-    }
-    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<Answer, SourceError>> {
-        self.script.watch(request)
-    }
-    fn check(&self, _: CheckRequest) -> BoxFuture<'_, Result<History, SourceError>> {
-        self.checks.fetch_add(1, Ordering::SeqCst);
-        let mut answers = self.answers.lock().unwrap();
-        let answer = if answers.len() > 1 { answers.remove(0) } else { answers[0] };
-        Box::pin(std::future::ready(Ok(answer)))
-    }
 }
 
 fn expired() -> String {
@@ -70,31 +38,6 @@ fn expired() -> String {
 
 fn refused(code: u16, retry_after: Option<u64>) -> Script {
     Script::Fail(SourceError::from_response(code, b"{}", retry_after.map(Duration::from_secs)))
-}
-
-type HttpAnswer = http::Response<http_body_util::combinators::UnsyncBoxBody<bytes::Bytes, std::io::Error>>;
-
-fn client(
-    choose: impl Fn(&mut http::Request<Body>) -> Result<ApiServer, Box<http::Response<Body>>>
-    + Send
-    + Sync
-    + 'static,
-) -> Client {
-    let choose = Arc::new(choose);
-    let service = tower::service_fn(move |mut request: http::Request<Body>| {
-        let choose = Arc::clone(&choose);
-        async move {
-            let answer: HttpAnswer = match choose(&mut request) {
-                Ok(server) => {
-                    let answer = server.connect().call(request).await?;
-                    answer.map(|body| body.map_err(std::io::Error::other).boxed_unsync())
-                }
-                Err(answer) => answer.map(|body| body.map_err(std::io::Error::other).boxed_unsync()),
-            };
-            Ok::<_, std::io::Error>(answer)
-        }
-    });
-    Client::new(service, "default")
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,13 +78,7 @@ async fn server_that_asks_to_wait_for_a_day_is_compared_sooner() {
     let informer = SharedInformer::<Value>::over(pods(), source.clone(), paged());
     informer.start();
     tokio::time::sleep(15 * MINUTE).await;
-    assert_eq!(
-        informer.snapshot().len(),
-        2,
-        "{} checks, {:?}",
-        source.checks.load(Ordering::SeqCst),
-        script.asked()
-    );
+    assert_eq!(informer.snapshot().len(), 2, "{} checks, {:?}", source.checks().len(), script.asked());
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,7 +136,7 @@ async fn check_does_not_hide_a_comparison_that_failed() {
     assert!(informer.status()[0].doubted_since.is_some(), "{:?}", informer.status());
     drop((first, second));
     tokio::time::sleep(MINUTE / 2).await;
-    assert_eq!(source.checks.load(Ordering::SeqCst), 1);
+    assert_eq!(source.checks().len(), 1);
     assert!(informer.status()[0].doubted_since.is_some(), "nothing was compared yet");
     drop(third);
 }

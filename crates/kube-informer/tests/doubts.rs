@@ -3,45 +3,21 @@
 mod common;
 mod scenario;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use common::checked::Checked;
 use common::{api, change, content, create, cut_off, weather_of};
 use futures_core::future::BoxFuture;
 use kube_informer::delta_fifo::Scope;
 use kube_informer::reflector::{Change, Reflector, ReflectorConfig, Sink};
-use kube_informer::source::{
-    Answer, CheckRequest, History, ListRequest, ListWatch, Script, ScriptedSource, SourceError, WatchRequest,
-};
+use kube_informer::source::{History, Script, ScriptedSource, SourceError};
 use kube_informer::{InformerOptions, Kind, SharedInformer};
 use kube_informer_apiserver::Verb;
 use kube_informer_apiserver::faults::{Fault, Rule};
 use scenario::{paged, settle};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-
-/// A script whose checks all have the same answer, and are written down.
-#[derive(Clone)]
-struct Checked {
-    script: ScriptedSource,
-    answer: History,
-    checks: Arc<Mutex<Vec<CheckRequest>>>,
-}
-
-impl ListWatch for Checked {
-    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Answer, SourceError>> {
-        self.script.list(request)
-    }
-
-    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<Answer, SourceError>> {
-        self.script.watch(request)
-    }
-
-    fn check(&self, request: CheckRequest) -> BoxFuture<'_, Result<History, SourceError>> {
-        self.checks.lock().unwrap().push(request);
-        Box::pin(std::future::ready(Ok(self.answer)))
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_check_without_a_result_leaves_the_doubt() {
@@ -50,7 +26,7 @@ async fn a_check_without_a_result_leaves_the_doubt() {
         Script::Text(json!({"metadata": {"resourceVersion": version}, "items": [object]}).to_string())
     };
     let script = ScriptedSource::new();
-    let source = Checked { script: script.clone(), answer: History::Unknown, checks: Arc::default() };
+    let source = Checked::new(&script, &[History::Unknown]);
     script.on_list(list("old", "5"));
     script.on_watch(Script::TextFor(String::new(), Duration::from_secs(3)));
     let gone = json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}});
@@ -60,7 +36,7 @@ async fn a_check_without_a_result_leaves_the_doubt() {
         SharedInformer::<Value>::over(Kind::new("v1", "Pod", "pods", true), source.clone(), paged());
     informer.start();
     tokio::time::sleep(Duration::from_mins(1)).await;
-    assert_eq!(source.checks.lock().unwrap().len(), 1);
+    assert_eq!(source.checks().len(), 1);
     watch.send(format!("{gone}\n")).unwrap();
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(content(&informer), "a=new");
@@ -109,7 +85,7 @@ async fn objects_without_a_name_are_not_counted() {
     let named = json!({"metadata": {"name": "a", "namespace": "x", "uid": "u", "resourceVersion": "5"}});
     let list = json!({"metadata": {"resourceVersion": "5"}, "items": [named, {"metadata": {"uid": "v"}}]});
     let script = ScriptedSource::new();
-    let source = Checked { script: script.clone(), answer: History::Same, checks: Arc::default() };
+    let source = Checked::new(&script, &[History::Same]);
     script.on_list(Script::Text(list.to_string()));
     script.on_watch(Script::TextFor(String::new(), Duration::from_secs(3)));
     script.on_watch(Script::TextThenSilence(String::new()));
@@ -117,7 +93,7 @@ async fn objects_without_a_name_are_not_counted() {
         SharedInformer::<Value>::over(Kind::new("v1", "Pod", "pods", true), source.clone(), paged());
     informer.start();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let counts: Vec<Option<usize>> = source.checks.lock().unwrap().iter().map(|check| check.count).collect();
+    let counts: Vec<Option<usize>> = source.checks().iter().map(|(_, check)| check.count).collect();
     assert_eq!(counts, [None], "the server has one more than the cache");
 }
 
@@ -133,7 +109,7 @@ impl Sink for Nothing {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_behind_is_not_counted() {
     let script = ScriptedSource::new();
-    let source = Checked { script: script.clone(), answer: History::Same, checks: Arc::default() };
+    let source = Checked::new(&script, &[History::Same]);
     script.lists(5, &[("a", 1), ("b", 2)]);
     script.on_watch(Script::TextFor(String::new(), Duration::from_secs(3)));
     let _watch = script.live_watch();
@@ -141,38 +117,8 @@ async fn a_store_that_is_behind_is_not_counted() {
     let reflector =
         Reflector::new(Kind::new("v1", "Pod", "pods", true), source.clone(), Arc::new(Nothing), config);
     let _ = tokio::time::timeout(Duration::from_mins(1), reflector.run()).await;
-    let counts: Vec<_> = source.checks.lock().unwrap().iter().map(|check| check.count).collect();
+    let counts: Vec<_> = source.checks().iter().map(|(_, check)| check.count).collect();
     assert_eq!(counts, [None]);
-}
-
-/// A source whose connection is dead for a while: checks fail after 15 seconds.
-#[derive(Clone)]
-struct Dying {
-    script: ScriptedSource,
-    dead_until: Instant,
-    checks: Arc<Mutex<Vec<Instant>>>,
-}
-
-impl ListWatch for Dying {
-    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Answer, SourceError>> {
-        self.script.list(request)
-    }
-
-    fn watch(&self, request: WatchRequest) -> BoxFuture<'_, Result<Answer, SourceError>> {
-        self.script.watch(request)
-    }
-
-    fn check(&self, _: CheckRequest) -> BoxFuture<'_, Result<History, SourceError>> {
-        let now = Instant::now();
-        self.checks.lock().unwrap().push(now);
-        Box::pin(async move {
-            if now < self.dead_until {
-                tokio::time::sleep(Duration::from_secs(15)).await;
-                return Err(SourceError::transport("the connection is lost", "no answer to a ping"));
-            }
-            Ok(History::Same)
-        })
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,7 +126,16 @@ async fn a_check_that_fails_with_its_connection_is_repeated_soon_after_the_next_
     let script = ScriptedSource::new();
     let begun = Instant::now();
     let dead_until = begun + Duration::from_millis(18_500);
-    let source = Dying { script: script.clone(), dead_until, checks: Arc::default() };
+    let source = Checked::by(&script, move |_| {
+        let now = Instant::now();
+        Box::pin(async move {
+            if now < dead_until {
+                tokio::time::sleep(Duration::from_secs(15)).await;
+                return Err(SourceError::transport("the connection is lost", "no answer to a ping"));
+            }
+            Ok(History::Same)
+        })
+    });
     script.lists(5, &[("a", 1)]);
     script.on_watch(Script::TextFor(String::new(), Duration::from_secs(3)));
     // It ends a moment after the check that waits for an answer over the same connection.
@@ -190,7 +145,7 @@ async fn a_check_that_fails_with_its_connection_is_repeated_soon_after_the_next_
         SharedInformer::<Value>::over(Kind::new("v1", "Pod", "pods", true), source.clone(), paged());
     informer.start();
     tokio::time::sleep(Duration::from_mins(1)).await;
-    let checks: Vec<u64> = source.checks.lock().unwrap().iter().map(|at| (*at - begun).as_secs()).collect();
+    let checks: Vec<u64> = source.checks().iter().map(|(at, _)| (*at - begun).as_secs()).collect();
     assert_eq!(checks, [3, 19]);
 }
 

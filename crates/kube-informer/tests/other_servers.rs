@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::client::client;
 use common::{Log, api, change, content, create, cut_off, settle};
-use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::Client;
 use kube_client::client::Body;
@@ -18,33 +18,6 @@ use kube_informer_apiserver::faults::{Fault, Faults, Rule};
 use kube_informer_apiserver::{ApiServer, Verb};
 use serde_json::json;
 use tokio::time::Instant;
-use tower::Service;
-
-type Answer = http::Response<http_body_util::combinators::UnsyncBoxBody<bytes::Bytes, std::io::Error>>;
-
-/// A client whose requests go to the server that `choose` names, or are answered by it.
-fn client(
-    choose: impl Fn(&mut http::Request<Body>) -> Result<ApiServer, Box<http::Response<Body>>>
-    + Send
-    + Sync
-    + 'static,
-) -> Client {
-    let choose = Arc::new(choose);
-    let service = tower::service_fn(move |mut request: http::Request<Body>| {
-        let choose = Arc::clone(&choose);
-        async move {
-            let answer: Answer = match choose(&mut request) {
-                Ok(server) => {
-                    let answer = server.connect().call(request).await?;
-                    answer.map(|body| body.map_err(std::io::Error::other).boxed_unsync())
-                }
-                Err(answer) => answer.map(|body| body.map_err(std::io::Error::other).boxed_unsync()),
-            };
-            Ok::<_, std::io::Error>(answer)
-        }
-    });
-    Client::new(service, "default")
-}
 
 fn refuse(code: u16, retry_after: &str) -> Box<http::Response<Body>> {
     let answer = http::Response::builder().status(code).header("retry-after", retry_after);

@@ -1,6 +1,9 @@
 //! What the tests share: a server in the process, and config maps to put into it.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod checked;
+pub mod client;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
