@@ -147,8 +147,7 @@ impl Doubt {
         let (next_check, mut next_comparison, mut comparisons) =
             (self.next_check, self.next_comparison, self.comparisons);
         if !self.reached.is_empty() {
-            let wait = COMPARE_EVERY.saturating_mul(1 << comparisons.min(8)).min(COMPARE_LAST);
-            next_comparison = next_comparison.max(Some(now + wait));
+            next_comparison = next_comparison.max(Some(now + compare_after(comparisons)));
             comparisons = comparisons.saturating_add(u32::from(!planted(Bug::ComparisonsNotSpaced)));
         }
         let alarm = self.accused && !restored && !planted(Bug::FalseAlarmsRepeated);
@@ -164,8 +163,7 @@ impl Doubt {
         self.answered(now);
         if false_alarms > 0 {
             // A server that cannot answer checks must not be listed after each of them.
-            let wait = COMPARE_EVERY.saturating_mul(1 << false_alarms.min(8)).min(COMPARE_LAST);
-            self.next_check = Some(now + wait);
+            self.next_check = Some(now + compare_after(false_alarms));
         }
         self.closed(now);
     }
@@ -283,6 +281,11 @@ impl Doubt {
             self.untrusted = false;
         }
     }
+}
+
+/// How long to wait after this many comparisons in a row that showed nothing.
+fn compare_after(comparisons: u32) -> Duration {
+    COMPARE_EVERY.saturating_mul(1 << comparisons.min(8)).min(COMPARE_LAST)
 }
 
 #[cfg(test)]

@@ -596,11 +596,10 @@ impl Machine {
             Outcome::Lost(error) => {
                 // However healthy the watches before it look: one that expires each time costs a list each time.
                 let again = self.expired.wait(now).filter(|_| !planted(Bug::ExpiredListed));
-                let wait = self.relist(Some(error), now).max(again.unwrap_or_default());
-                if again.is_some() {
+                if again.is_some() && self.watched {
                     self.fail(now);
                 }
-                wait
+                self.relist(Some(error), now).max(again.unwrap_or_default())
             }
             Outcome::Restored(_) => {
                 self.doubt.lost(now, Duration::ZERO);
