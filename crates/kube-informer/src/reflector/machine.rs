@@ -26,10 +26,17 @@
 //! A list with objects whose keys could not be read is complete enough to be used, but cannot show that an object vanished: it
 //! is verified soon, and later each time that does not help.
 
+mod failures;
+mod trust;
+
 use std::time::Duration;
 
 use kube_wire::ResourceVersion;
 use tokio::time::Instant;
+
+use failures::{EXPIRED_REST, REJECTED_FOR, Repeated, UNREADABLE_REST};
+use trust::OLDER_WAIT;
+pub(super) use trust::Verdict;
 
 use super::doubt::{Doubt, Reached};
 use super::pace::Pace;
@@ -38,46 +45,11 @@ use crate::backoff::Backoff;
 use crate::planted::{Bug, planted};
 use crate::source::{SourceError, Witness};
 
-/// After this many failed streams in a row, lists are tried instead.
-const STREAM_TRIES: u32 = 3;
-
-/// How long a rejected streaming list is not tried again, and one that broke.
-const REJECTED_FOR: Duration = Duration::from_hours(1);
-const BROKEN_FOR: Duration = Duration::from_mins(10);
-
 /// How much longer than it should a watch may be silent, or last.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
-/// How long a page of the first comparison may take.
-const COMPARE_WITHIN: Duration = Duration::from_secs(10);
-
 /// After this long without a frame, a watch that ends was silent, so the version is checked.
 const QUIET: Duration = Duration::from_secs(150);
-
-/// This many lists in a row are refused because only some of their versions are numbers; and this many events.
-const ODD_TRIES: u32 = 3;
-
-/// When a list that was not complete is verified first; twice as late each time that did not help.
-const RECHECK_FIRST: Duration = Duration::from_secs(10);
-const RECHECK_LAST: Duration = Duration::from_mins(10);
-
-/// A list that is older than the version seen is a restore if this many in a row are, over at least this time. One stale
-/// replica behind a load balancer must not look like a restored cluster.
-const OLDER_LISTS: u32 = 3;
-const OLDER_SPAN: Duration = Duration::from_secs(5);
-const OLDER_WAIT: Duration = Duration::from_millis(2500);
-
-/// After this time without a watch that expired, or an event whose key cannot be read, the next one leads to a list at once.
-const EXPIRED_REST: Duration = Duration::from_mins(2);
-const UNREADABLE_REST: Duration = Duration::from_mins(10);
-
-/// Strikes after which the reflector polls: three refusals, or twelve failures of a server that is busy or away.
-const STRIKES: u32 = 12;
-const REFUSED: u32 = 4;
-const BUSY: u32 = 1;
-
-/// A server is taken for gone, or back, this many times before that stops to shorten the waits.
-const TURNS: u32 = 2;
 
 /// A watch that follows failures must be open for this long before they are forgotten.
 const RECOVERED_AFTER: Duration = Duration::from_secs(10);
@@ -147,15 +119,6 @@ impl Outcome {
     }
 }
 
-/// Whether a complete list can be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Accept,
-    /// Accepted as the state after a restore: a known uid and version no longer mean a known object.
-    Restored,
-    Refuse,
-}
-
 /// Why lists are not streamed, and until when.
 #[derive(Debug, Clone, Copy)]
 struct Paged {
@@ -219,30 +182,6 @@ pub(super) struct Machine {
     turns: u32,
 }
 
-/// Waits between lists that have the same cause.
-struct Repeated {
-    waits: Backoff,
-    /// After this time without the cause, the waits start again.
-    rest: Duration,
-    last: Option<Instant>,
-}
-
-impl Repeated {
-    fn new(waits: Backoff, rest: Duration) -> Self {
-        Self { waits, rest, last: None }
-    }
-
-    /// How long to wait, if the cause was there a short time ago.
-    fn wait(&mut self, now: Instant) -> Option<Duration> {
-        let last = self.last.replace(now);
-        if last.is_some_and(|last| now < last + self.rest) {
-            return Some(self.waits.next(None));
-        }
-        self.waits.succeeded();
-        None
-    }
-}
-
 impl Machine {
     pub(super) fn new(config: &ReflectorConfig) -> Self {
         let seed = config.seed.unwrap_or_else(|| fastrand::u64(..));
@@ -302,36 +241,6 @@ impl Machine {
 
     pub(super) fn version(&self) -> Option<&ResourceVersion> {
         self.version.as_ref()
-    }
-
-    /// Whether a matching uid and version means that the object is unchanged. A comparison looks at everything.
-    pub(super) fn trusted(&self) -> bool {
-        self.doubt.is_trusted() && self.older.is_none() && !self.verifying
-    }
-
-    /// If the next list is a comparison: the version up to which the cache should be right.
-    pub(super) fn verifies(&self) -> Option<ResourceVersion> {
-        self.version.clone().filter(|_| self.verifying)
-    }
-
-    /// When to compare with the server. It counts from the last list, however many watches there were since.
-    pub(super) fn verify_at(&self) -> Option<Instant> {
-        if planted(Bug::NeverVerified) {
-            return None;
-        }
-        let soon = (self.incomplete > 0)
-            .then(|| RECHECK_FIRST.saturating_mul(1 << (self.incomplete - 1).min(16)).min(RECHECK_LAST));
-        let wait = self.config.verify_every.into_iter().chain(soon).min();
-        let wait = wait.map(|wait| wait.saturating_mul(self.unverified + 1).min(RECHECK_LAST.max(wait)));
-        // One that failed is made again, whatever it was made for: until then nobody knows whether the cache is right.
-        let again = (self.unverified > 0 && !planted(Bug::FailedComparisonForgotten))
-            .then(|| RECHECK_FIRST.saturating_mul(1 << self.unverified.min(16)).min(RECHECK_LAST));
-        Some(self.compared_at? + wait.into_iter().chain(again).min()?)
-    }
-
-    /// How long a page of a comparison may take. A server that is slow for good gets more time after each comparison that fails.
-    pub(super) fn compare_within(&self) -> Duration {
-        COMPARE_WITHIN.saturating_mul(1 << self.unverified.min(4))
     }
 
     /// The version to ask a list for; `None` asks for the newest.
@@ -396,55 +305,6 @@ impl Machine {
         if !planted(Bug::SilentIntervalKept) {
             self.bookmark_interval = None;
         }
-    }
-
-    /// Whether a list at this version can be used.
-    pub(super) fn judge(&self, version: &ResourceVersion, now: Instant) -> Verdict {
-        let long_enough = |first: Instant| now >= first + OLDER_SPAN || planted(Bug::SpanOfOlderIgnored);
-        let confirmed =
-            self.older.is_some_and(|(lists, first)| lists + 1 >= OLDER_LISTS && long_enough(first));
-        match &self.version {
-            _ if planted(Bug::StaleListAccepted) => Verdict::Accept,
-            // The content that a check has read proves the restore.
-            Some(seen) if version < seen && self.restored => Verdict::Restored,
-            Some(seen) if version < seen && confirmed && !self.any_version => Verdict::Restored,
-            Some(seen) if version < seen => Verdict::Refuse,
-            _ if self.restored => Verdict::Restored,
-            _ => Verdict::Accept,
-        }
-    }
-
-    /// Whether either this version or the one before cannot be right: one is a number, the other is not.
-    fn is_odd(&self, version: &ResourceVersion) -> bool {
-        let odd = |seen: &ResourceVersion| seen.is_comparable() != version.is_comparable();
-        self.version.as_ref().is_some_and(odd) && !planted(Bug::OddVersionTrusted)
-    }
-
-    /// Whether an event of this version is refused: asked for again from the last good version, it may come whole. A
-    /// server that repeats it is accepted as it is.
-    pub(super) fn refuses_event(&mut self, version: &ResourceVersion) -> bool {
-        if !self.is_odd(version) || self.version.as_ref().is_some_and(is_absent) || is_absent(version) {
-            return false;
-        }
-        self.odd_events += 1;
-        self.odd_events <= ODD_TRIES
-    }
-
-    /// Whether a list with odd versions is refused: `mixed` says that some of its objects have numbers and some do not.
-    pub(super) fn refuses_list(&mut self, version: &ResourceVersion, mixed: bool) -> bool {
-        // Some servers have no versions at all.
-        let garbled = !version.is_comparable() && !is_absent(version) && self.is_odd(version);
-        if !mixed && !garbled {
-            return false;
-        }
-        self.odd_lists += 1;
-        self.odd_lists <= ODD_TRIES
-    }
-
-    /// Whether the keys of all objects in the list could be read.
-    pub(super) fn was_complete(&mut self, complete: bool) {
-        let complete = complete || planted(Bug::IncompleteListTrusted);
-        self.incomplete = if complete { 0 } else { self.incomplete + 1 };
     }
 
     /// The sink has everything up to this version; `newest` was changed last.
@@ -646,155 +506,6 @@ impl Machine {
             return asked.unwrap_or_default().max(self.retry.spread(RESUME_SPREAD));
         }
         self.strike(failure, now)
-    }
-
-    fn failed(&mut self, error: &SourceError, now: Instant) -> Duration {
-        let is_away = error.is_unreachable() || error.code() == Some(429);
-        match self.step {
-            Step::Stream if error.is_rejected() => {
-                self.fail(now);
-                return self.stop_streaming("the server rejects streaming lists", now + REJECTED_FOR);
-            }
-            Step::Stream if is_away || matches!(error.code(), Some(401 | 403 | 404)) => self.refuse_stream(),
-            Step::Stream => {
-                self.broken_streams += 1;
-                if self.broken_streams >= STREAM_TRIES {
-                    let why = "streaming lists failed three times in a row";
-                    let _ = self.stop_streaming(why, now + BROKEN_FOR);
-                }
-            }
-            // As far as is known, the watch can go on.
-            Step::List { .. } if self.verifying => {
-                self.verifying = false;
-                self.unverified = self.unverified.saturating_add(1);
-                self.compared_at = Some(now + error.retry_after().unwrap_or_default().min(RECHECK_LAST));
-                self.doubted_since.get_or_insert(now);
-                if let Some(wait) = error.retry_after().filter(|_| !planted(Bug::ComparisonWithoutRetryAfter))
-                {
-                    self.doubt.wait(now + wait.min(RECHECK_LAST));
-                }
-                self.step = Step::Watch;
-                let _ = self.failure_wait(error, now);
-                return self.retry.spread(RESUME_SPREAD);
-            }
-            Step::List { .. }
-                if self.probing && !error.needs_list() && !planted(Bug::PollFailureForgetsWatch) =>
-            {
-                self.step = Step::Watch;
-                self.lists_fail = error.code().is_none_or(|code| code >= 500) && !planted(Bug::AwayPolled);
-            }
-            Step::List { .. } => {
-                // A restored server will not have that version for a long time, and no server has a garbled one.
-                self.any_version &= !error.needs_list() && !error.is_rejected();
-                self.step = self.list_step();
-            }
-            Step::Watch if error.needs_list() || self.is_refused(error) => {
-                self.fail(now);
-                return self.relist(Some(error), now);
-            }
-            Step::Watch => {
-                // A watch that the server refused was not lost; a server that cannot be reached may come back restored.
-                if error.code().is_none() {
-                    self.doubt.lost(now, Duration::ZERO);
-                }
-                return self.strike(Some(error), now);
-            }
-        }
-        self.failure_wait(error, now)
-    }
-
-    /// Where no watch can be had, a list may: each third attempt is one.
-    fn refuse_stream(&mut self) {
-        self.refused_streams += 1;
-        if self.refused_streams.is_multiple_of(STREAM_TRIES) {
-            self.step = Step::List { limit: self.config.page_size };
-        }
-    }
-
-    /// A watch was refused, or brought nothing.
-    fn strike(&mut self, failure: Option<&SourceError>, now: Instant) -> Duration {
-        let weight = match failure {
-            // Where no watch can be had, no list can either.
-            Some(error) if error.is_unreachable() => 0,
-            Some(error) if matches!(error.code(), Some(429 | 502 | 503 | 504)) => BUSY,
-            Some(error) if error.code().is_none() && !error.is_late() => BUSY,
-            _ => REFUSED,
-        };
-        self.strikes += weight;
-        let polls = self.strikes >= STRIKES || (self.polling && weight > 0);
-        if !polls {
-            if let Some(error) = failure {
-                return self.failure_wait(error, now);
-            }
-            self.fail(now);
-            return self.retry.next(None);
-        }
-        self.polling = true;
-        self.probing = true;
-        // Streaming lists are watches, and these do not work.
-        self.step = Step::List { limit: self.config.page_size };
-        if let Some(error) = failure.filter(|_| self.lists_fail) {
-            return self.failure_wait(error, now);
-        }
-        self.fail(now);
-        let failure = failure.filter(|_| !planted(Bug::PollWithoutRetryAfter));
-        self.poll.next(failure.and_then(SourceError::retry_after))
-    }
-
-    /// Lists again because the version is lost.
-    fn relist(&mut self, error: Option<&SourceError>, now: Instant) -> Duration {
-        self.step = self.list_step();
-        // However often this list fails, only a list helps.
-        (self.probing, self.verifying) = (false, false);
-        let retry_after = error.and_then(SourceError::retry_after);
-        if std::mem::take(&mut self.watched) {
-            // Many caches may have lost their watch at the same moment.
-            let spread = self.retry.spread(Duration::from_secs(1));
-            return retry_after.map_or(spread, |_| self.retry.next(retry_after).max(spread));
-        }
-        self.fail(now);
-        self.poll.next(retry_after)
-    }
-
-    fn fail(&mut self, now: Instant) {
-        let (mut since, failures) = self.failing.unwrap_or((now, 0));
-        if planted(Bug::FailingSinceMoves) {
-            since = now;
-        }
-        self.failing = Some((since, failures.saturating_add(1)));
-    }
-
-    fn failure_wait(&mut self, error: &SourceError, now: Instant) -> Duration {
-        self.fail(now);
-        let away = error.code().is_none_or(|code| code >= 500);
-        if away != self.away {
-            // The server returned, or is gone: the waits before say nothing about this. One that seems to do both in turns, such as
-            // a proxy that answers watches while lists do not reach the server, gets no shorter waits for it.
-            self.away = away;
-            self.turns = self.turns.saturating_add(1);
-            if self.turns <= TURNS && !planted(Bug::AwayWaitsKept) {
-                self.retry.succeeded();
-            }
-        }
-        let since = self.failing.map(|(since, _)| now.saturating_duration_since(since)).unwrap_or_default();
-        if away {
-            self.retry.next_away(since, error.retry_after())
-        } else {
-            self.retry.next(error.retry_after())
-        }
-    }
-
-    fn stop_streaming(&mut self, why: &'static str, until: Instant) -> Duration {
-        self.paged = Some(Paged { why, until: Some(until) });
-        self.step = self.list_step();
-        Duration::ZERO
-    }
-
-    /// A version that is not a number may have been garbled on the way: if the server refuses it, relist.
-    fn is_refused(&self, error: &SourceError) -> bool {
-        let odd =
-            self.version.as_ref().is_some_and(|version| !version.is_comparable() && !is_absent(version));
-        odd && error.code().is_some_and(|code| code != 429)
     }
 
     fn list_step(&self) -> Step {

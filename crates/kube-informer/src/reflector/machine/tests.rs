@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use expect_test::{Expect, expect};
 
+use super::trust::{OLDER_SPAN, RECHECK_FIRST};
 use super::*;
 use crate::backoff::BackoffConfig;
 
