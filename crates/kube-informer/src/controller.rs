@@ -22,6 +22,7 @@ use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use crate::ObjectKey;
 use crate::intake::panic_text;
@@ -40,6 +41,7 @@ use source::SourceCell;
 pub use source::{SourceState, SourceStats};
 pub use trigger::WatchOptions;
 use trigger::{Running, Trigger};
+use worker::Work;
 
 /// Reconciles the objects of a kind: the kind itself, what it owns, whatever concerns it.
 ///
@@ -277,8 +279,8 @@ impl<K: View> Controller<K> {
         self.handle.clone()
     }
 
-    /// Reconciles until the shutdown signal comes. Starts the informers of its own kind and of all that it owns, watches or
-    /// [reads](Self::reads), and waits until all of them were read. Others that a reconcile reads are not waited for.
+    /// Reconciles until the shutdown signal comes. When it is first polled, it starts the informers of its own kind and of all that it
+    /// owns, watches or [reads](Self::reads), and waits until all of them were read. Others that a reconcile reads are not waited for.
     ///
     /// # Errors
     /// If reconciles did not end in time when it was to stop; if the start took longer than its limit; if an informer was
@@ -304,7 +306,7 @@ impl<K: View> Controller<K> {
             buffer_len: self.buffer_len,
         };
         let own = Trigger::informer(self.informer, self.source, options, true, own_key);
-        let sources: Vec<Running> =
+        let sources: Arc<[Running]> =
             std::iter::once(own).chain(self.triggers).map(|trigger| trigger.begin(&target)).collect();
         let mut shutdown = self.shutdown;
         let mut failure = source::first_failure(&sources).boxed();
@@ -315,17 +317,18 @@ impl<K: View> Controller<K> {
             started = source::all_read(&sources, self.start_limit) => started?,
         }
         let counts = &self.handle.counts;
-        let reconcile = Arc::new(reconcile);
+        let work = Arc::new(Work {
+            queue: queue.clone(),
+            sources: Arc::clone(&sources),
+            context,
+            counts: Arc::clone(counts),
+            limit: self.reconcile_limit,
+            reconcile,
+            ends: CancellationToken::new(),
+        });
         let mut workers = JoinSet::new();
         for _ in 0..self.workers {
-            let (counts, reconcile) = (Arc::clone(counts), Arc::clone(&reconcile));
-            workers.spawn(worker::work(
-                queue.clone(),
-                context.clone(),
-                counts,
-                self.reconcile_limit,
-                reconcile,
-            ));
+            workers.spawn(worker::work(Arc::clone(&work)));
         }
         let ended = tokio::select! {
             biased;
@@ -335,6 +338,7 @@ impl<K: View> Controller<K> {
             () = source::hold_while_unread(&sources, &self.handle.gate) => Ok(()),
         };
         queue.shut_down_now();
+        work.ends.cancel();
         let finish = async { while workers.join_next().await.is_some() {} };
         if tokio::time::timeout(self.shutdown_limit, finish).await.is_ok() {
             return ended;

@@ -114,6 +114,8 @@ pub(crate) enum Bug {
     HoldOverruled,
     AbsentTooSoon,
     BusyEndsAbsence,
+    WorkersDoNotLook,
+    OutageCountsAsAbsence,
     HopsNotMapped,
     AnyOwnerCounts,
     OthersFinalizersDropped,

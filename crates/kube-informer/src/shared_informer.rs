@@ -318,8 +318,9 @@ impl<K> SharedInformer<K> {
         self.core().scopes_changed()
     }
 
-    pub(crate) fn has_changing_namespaces(&self) -> bool {
-        self.core().options.changing_namespaces
+    /// Whether the first list since the start of every scope is in the store.
+    pub(crate) fn is_current(&self) -> bool {
+        self.core().is_current()
     }
 
     /// Adds a trigger of a controller, which gets what is owed as it is.

@@ -44,7 +44,8 @@ pub enum FinalizerEvent<K> {
 /// finalizer and is never passed to this function can never be deleted. For an object that is not wanted any more, do the cleanup in
 /// `Apply` and leave the finalizer on; the cleanup runs once more when the object is deleted.
 ///
-/// So `Cleanup` runs, and succeeds, for every object that `Apply` has ever run for. It may run more than once. A cleanup that
+/// So `Cleanup` runs, and succeeds, for every object that `Apply` has ever run for, unless somebody removes the finalizer by force or
+/// the cluster is restored from an older backup: then the object is gone at once. It may run more than once. A cleanup that
 /// takes longer than one reconcile returns [`Action::cleanup_running`]: the finalizer stays, and `Cleanup` runs again.
 ///
 /// # Example

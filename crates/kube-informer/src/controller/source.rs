@@ -132,17 +132,28 @@ pub(super) async fn all_read(sources: &[Running], limit: Option<Duration>) -> Re
     }
 }
 
-/// Holds the workers while a source has a part that was not read yet: an optional kind that has appeared, or a namespace that
-/// was added. Never returns.
-pub(super) async fn hold_while_unread(sources: &[Running], gate: &Gate) {
-    let changing: Vec<&Running> = sources.iter().filter(|source| source.may_be_unread_again()).collect();
-    if changing.is_empty() {
-        return std::future::pending().await;
+/// Waits until every source may be acted on, which is at once while nothing changes.
+pub(super) async fn all_current(sources: &[Running]) {
+    while !sources.iter().all(Running::is_current) {
+        // Before the second look, so that no change falls between the two.
+        let changed = select_all(sources.iter().map(Running::parts_changed));
+        if sources.iter().all(Running::is_current) {
+            return;
+        }
+        tokio::select! {
+            _ = changed => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
     }
+}
+
+/// Pauses the queue while a source has a part that was not read yet: an optional kind that has appeared, a namespace that was
+/// added, an informer that was started again. Never returns.
+pub(super) async fn hold_while_unread(sources: &[Running], gate: &Gate) {
     let mut held = false;
     loop {
         // Before the look, so that no change falls between the two.
-        let changed = select_all(changing.iter().map(|source| source.parts_changed()));
+        let changed = select_all(sources.iter().map(Running::parts_changed));
         let waiting = waiting(sources);
         if held == waiting.is_empty() {
             held = !held;
@@ -156,7 +167,7 @@ pub(super) async fn hold_while_unread(sources: &[Running], gate: &Gate) {
         }
         // The appearance of a kind changes nothing but the status of its informer.
         let look = async {
-            if changing.iter().all(|source| source.state() == SourceState::Ready) {
+            if !sources.iter().any(|source| source.is_unread()) {
                 std::future::pending::<()>().await;
             }
             tokio::time::sleep(LOOK_EVERY).await;

@@ -40,7 +40,8 @@ impl WatchOptions {
     /// The server need not have the kind: after it has answered 404 for 5 seconds, the controller starts without it, as if
     /// there were no objects of it. The kind joins when the server has it; workers pause then until it was read completely.
     ///
-    /// A kind that the server has but does not show (403) is waited for all the same. While the server does not have the kind,
+    /// A kind that the server refuses to show (403) is waited for all the same. A server without the kind answers so, too, unless the
+    /// account may list and watch it: allow both, also for kinds that may be missing. While the server does not have the kind,
     /// `health` and the factory's `wait_for_sync` pass over it.
     /// If the copy has objects of it, because they went while the connection was lost or live on in another version of the kind, the
     /// copy is stale and `health` says so.
@@ -170,8 +171,12 @@ impl Running {
         let Feed::Informer { informer, registration, optional, .. } = &self.feed else { return None };
         let unread = informer.unread();
         let patience = if planted(Bug::AbsentTooSoon) { Duration::ZERO } else { PATIENCE };
-        let missing =
-            |part: &ReflectorStatus| part.missing_since.is_some_and(|since| since.elapsed() >= patience);
+        // Up to its last answer: an outage since then says nothing about the kind.
+        let missing = |part: &ReflectorStatus| {
+            let outage = planted(Bug::OutageCountsAsAbsence);
+            part.missing_since
+                .is_some_and(|since| part.missing_for >= patience || (outage && since.elapsed() >= patience))
+        };
         let absent = || *optional && unread.iter().all(missing) && registration.depth() == 0;
         self.cell.set(if unread.is_empty() && registration.has_synced() {
             SourceState::Ready
@@ -190,18 +195,19 @@ impl Running {
         matches!(stats.state, SourceState::Waiting { .. }).then_some(stats)
     }
 
-    pub(super) fn state(&self) -> SourceState {
-        self.cell.state()
-    }
-
-    /// Whether a part of it may be unread after the start: an optional kind that was absent, or a namespace that was added.
-    pub(super) fn may_be_unread_again(&self) -> bool {
+    /// Whether it may be acted on at this moment.
+    pub(super) fn is_current(&self) -> bool {
         match &self.feed {
             Feed::Informer { informer, .. } => {
-                self.state() == SourceState::Absent || informer.has_changing_namespaces()
+                informer.is_running() && (informer.is_current() || self.look().is_none())
             }
-            Feed::Stream { .. } => false,
+            Feed::Stream { .. } => true,
         }
+    }
+
+    /// Whether it was seen to wait, or to be absent.
+    pub(super) fn is_unread(&self) -> bool {
+        matches!(self.cell.state(), SourceState::Waiting { .. } | SourceState::Absent)
     }
 
     /// Waits until a part of it was added, removed or read, from now on: before it is first polled, too.

@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error, info_span, warn};
 
 use super::action::{Action, Failure, Next};
-use super::{Context, Request};
+use super::trigger::Running;
+use super::{Context, Request, source};
 use crate::ObjectKey;
 use crate::intake::panic_text;
 use crate::planted::{Bug, planted};
@@ -51,22 +53,35 @@ impl Outcome {
     }
 }
 
+/// What all workers of a controller share.
+pub(super) struct Work<K, F> {
+    pub(super) queue: WorkQueue<ObjectKey>,
+    pub(super) sources: Arc<[Running]>,
+    pub(super) context: Context<K>,
+    pub(super) counts: Arc<Counts>,
+    pub(super) limit: Option<Duration>,
+    pub(super) reconcile: F,
+    /// Ends the wait for a source.
+    pub(super) ends: CancellationToken,
+}
+
 /// Works until the queue is shut down.
-pub(super) async fn work<K, F, Fut>(
-    queue: WorkQueue<ObjectKey>,
-    context: Context<K>,
-    counts: Arc<Counts>,
-    limit: Option<Duration>,
-    reconcile: Arc<F>,
-) where
+pub(super) async fn work<K, F, Fut>(work: Arc<Work<K, F>>)
+where
     K: 'static,
     F: Fn(Request, Context<K>) -> Fut + Send + Sync,
     Fut: Future<Output = Result<Action, Failure>> + Send,
 {
+    let Work { queue, sources, context, counts, limit, reconcile, ends } = &*work;
     while let Some(item) = queue.get().await {
+        // Each worker looks for itself: a source that became unread a moment ago may not have paused the queue yet.
+        let looks = !planted(Bug::WorkersDoNotLook);
+        if looks && ends.run_until_cancelled(source::all_current(sources)).await.is_none() {
+            return;
+        }
         let key = item.key().clone();
         let span = info_span!("reconcile", %key);
-        let guard = InWork::new(&counts, key.clone());
+        let guard = InWork::new(counts, key.clone());
         let request = Request { key, reasons: item.reasons().clone(), failures: item.failures() };
         // Whatever is the user's is called and dropped inside, so that each of its panics is caught.
         let run = async {
@@ -74,14 +89,16 @@ pub(super) async fn work<K, F, Fut>(
             match limit {
                 None => Outcome::of(run.await),
                 Some(limit) => {
-                    tokio::time::timeout(limit, run).await.map_or(Outcome::TimedOut(limit), Outcome::of)
+                    tokio::time::timeout(*limit, run).await.map_or(Outcome::TimedOut(*limit), Outcome::of)
                 }
             }
         };
         let outcome = AssertUnwindSafe(run.instrument(span)).catch_unwind().await;
         let outcome = outcome.unwrap_or_else(|panic| Outcome::Panicked(panic_text(panic)));
         drop(guard);
-        conclude(item, outcome, &counts);
+        conclude(item, outcome, counts);
+        // Reconciles that never wait must not starve others on this thread.
+        tokio::task::consume_budget().await;
     }
 }
 

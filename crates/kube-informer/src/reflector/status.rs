@@ -43,6 +43,8 @@ pub struct ReflectorStatus {
     /// Since when the server has answered that it does not have the kind (404), if it has done so at least twice. An answer that
     /// shows the kind or refuses it ends that; a busy server does not.
     pub missing_since: Option<Instant>,
+    /// How much later its last such answer came.
+    pub(crate) missing_for: Duration,
     /// For how long the cache may have missed changes: zero while a watch is open, `None` before the first list.
     pub staleness: Option<Duration>,
     /// What has happened so far.
@@ -160,9 +162,16 @@ pub(crate) struct Inner {
     pub(crate) last_error: Option<String>,
     pub(crate) last_error_code: Option<u16>,
     pub(crate) last_error_at: Option<Instant>,
-    /// The first answer that the server does not have the kind, and how many of them there were.
-    pub(crate) missing: Option<(Instant, u32)>,
+    pub(crate) missing: Option<Missing>,
     pub(crate) counts: ReflectorCounts,
+}
+
+/// The server has answered that it does not have the kind.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Missing {
+    first: Instant,
+    last: Instant,
+    answers: u32,
 }
 
 impl Inner {
@@ -176,8 +185,8 @@ impl Inner {
     pub(crate) fn refused(&mut self, code: Option<u16>, now: Instant) {
         self.missing = match code {
             Some(404) => {
-                let (first, answers) = self.missing.unwrap_or((now, 0));
-                Some((first, answers.saturating_add(1)))
+                let before = self.missing.unwrap_or(Missing { first: now, last: now, answers: 0 });
+                Some(Missing { last: now, answers: before.answers.saturating_add(1), ..before })
             }
             // It could not say what it has.
             None | Some(401 | 408 | 429 | 502..=504) if !planted(Bug::BusyEndsAbsence) => self.missing,
@@ -205,6 +214,7 @@ impl StatusCell {
             Phase::Watching => inner.current_at.map(|_| Duration::ZERO),
             _ => inner.current_at.map(|at| at.elapsed()),
         };
+        let missing = inner.missing.filter(|missing| missing.answers > 1);
         ReflectorStatus {
             scope: scope.clone(),
             phase: inner.phase,
@@ -219,7 +229,8 @@ impl StatusCell {
             last_error: inner.last_error,
             last_error_code: inner.last_error_code,
             last_error_at: inner.last_error_at,
-            missing_since: inner.missing.filter(|(_, answers)| *answers > 1).map(|(first, _)| first),
+            missing_since: missing.map(|missing| missing.first),
+            missing_for: missing.map_or(Duration::ZERO, |missing| missing.last - missing.first),
             counts: inner.counts,
         }
     }

@@ -212,6 +212,7 @@ impl Core {
     pub(crate) fn starts(&self) {
         if !planted(Bug::StoppedCopyTrusted) {
             self.lock_scopes().current.clear();
+            self.scopes_changed.send_replace(());
         }
     }
 
@@ -271,6 +272,12 @@ impl Core {
 
     pub(crate) fn statuses(&self) -> Vec<ReflectorStatus> {
         self.lock_scopes().all.iter().map(|(scope, status)| status.get(scope)).collect()
+    }
+
+    /// Whether every scope was listed since the start.
+    pub(crate) fn is_current(&self) -> bool {
+        let scopes = self.lock_scopes();
+        scopes.all.iter().all(|(scope, _)| scopes.current.contains(scope))
     }
 
     /// The scopes that were not listed since the start.
