@@ -136,13 +136,17 @@ impl Reflector {
         let span = info_span!("reflector", kind = %self.intake.kind, scope = %self.scope);
         let _stopped = Stopped(&self.status);
         async {
+            let mut panics = 0;
             loop {
                 let Err(panic) = AssertUnwindSafe(self.run_loop()).catch_unwind().await;
                 // The source is the user's, or there is a bug: neither may end in silence.
                 let error = SourceError::transport("a panic", panic_text(panic));
                 let wait = self.config.backoff.cap;
                 self.status.update(|status| status.phase = Phase::Waiting);
-                self.report("list or watch", &error, wait, Some((Instant::now(), 1)));
+                let since = self.status().failing_since;
+                panics = since.map_or(0, |_| panics) + 1;
+                let failing = Failing { since: since.or_else(|| Some(Instant::now())), failures: panics };
+                self.report("list or watch", &error, wait, failing);
                 tokio::time::sleep(wait).await;
             }
         }
@@ -168,6 +172,7 @@ impl Reflector {
             };
             let now = Instant::now();
             let polled = machine.polling();
+            let unverified = machine.unverified();
             let wait = machine.on(&outcome, now);
             debug!(scope = %self.scope, ?outcome, ?wait, "done");
             self.status.update(|status| {
@@ -175,26 +180,31 @@ impl Reflector {
                 status.polling = machine.polling();
                 status.phase = Phase::Waiting;
                 status.version = machine.version().cloned();
-                status.doubted_since = machine.doubted_since();
+                status.doubted(machine.doubted_since());
             });
+            let failing = Failing::from(machine.failing());
             if let Some(error) = outcome.failure() {
+                // The watch goes on after a comparison that failed, so only the comparison does.
+                let compared = machine.unverified() > unverified;
+                let failing =
+                    if compared { Failing { since: None, failures: machine.unverified() } } else { failing };
                 let doing = match (step, &outcome) {
+                    _ if compared => "comparison",
                     (Step::List { .. }, _) => "list",
                     // After its end bookmark a streaming list is a watch.
                     (Step::Stream, Outcome::Failed(_) | Outcome::NotBegun(_)) => "streaming list",
                     _ => "watch",
                 };
-                self.report(doing, error, wait, machine.failing());
+                self.report(doing, error, wait, failing);
             } else if let Outcome::ListedOlder = outcome {
                 let older = SourceError::transport("the list cannot be used", "it is older than the cache");
-                self.report("list", &older, wait, machine.failing());
-            } else if let (Outcome::Ended(_), Some(failing)) = (&outcome, machine.failing()) {
-                // A watch that ends at once and brings nothing has no error of its own.
-                let closed = SourceError::transport(
-                    "the server closed it",
-                    "it was open for a moment and brought nothing",
-                );
-                self.report("watch", &closed, wait, Some(failing));
+                self.report("list", &older, wait, failing);
+            } else if let Outcome::Ended(_) = outcome
+                && failing.since.is_some()
+            {
+                // A watch that ends and brings nothing has no error of its own.
+                let closed = SourceError::transport("the server closed it", "it brought nothing");
+                self.report("watch", &closed, wait, failing);
             }
             if machine.polling() && !polled {
                 warn!(kind = %self.intake.kind, "watches fail: polling by lists, with an attempt to watch after each");
@@ -236,19 +246,13 @@ impl Reflector {
         }
     }
 
-    fn report(
-        &self,
-        doing: &'static str,
-        error: &SourceError,
-        wait: Duration,
-        failing: Option<(Instant, u32)>,
-    ) {
+    fn report(&self, doing: &'static str, error: &SourceError, wait: Duration, failing: Failing) {
         let mut text = error.with_cause();
         if error.is_not_found() {
             text.push_str(" (the server does not have this kind, or not in this version)");
         }
-        if let Some((_, failures)) = failing {
-            self.warn(doing, &text, wait, failures);
+        if failing.failures > 0 {
+            self.warn(doing, &text, wait, failing.failures);
         } else {
             // A healthy watch that is resumed at once.
             debug!(error = text, ?wait, "{doing} ended");
@@ -259,7 +263,7 @@ impl Reflector {
             status.last_error_code = error.code();
             status.refused(error.code(), Instant::now());
             status.last_error_at = Some(Instant::now());
-            status.failing_since = failing.map(|(since, _)| since).or(status.failing_since);
+            status.failing_since = failing.since.or(status.failing_since);
         });
         if let Some(hook) = &self.config.on_error {
             let error = ReflectorError {
@@ -276,6 +280,20 @@ impl Reflector {
                 warn!(panic, "the error hook panicked");
             }
         }
+    }
+}
+
+/// For how long, and how often in a row, attempts have failed.
+#[derive(Clone, Copy)]
+struct Failing {
+    /// Since when there is neither a list nor a watch.
+    since: Option<Instant>,
+    failures: u32,
+}
+
+impl From<Option<(Instant, u32)>> for Failing {
+    fn from(failing: Option<(Instant, u32)>) -> Self {
+        Self { since: failing.map(|(since, _)| since), failures: failing.map_or(0, |(_, failures)| failures) }
     }
 }
 

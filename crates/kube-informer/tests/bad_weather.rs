@@ -327,7 +327,8 @@ async fn the_waits_start_again_after_a_healthy_day() {
         source.on_list(Script::Fail(SourceError::from_response(500, b"{}", None)));
     }
     source.lists(5, &[("a", 5)]);
-    source.on_watch(Script::TextFor(String::new(), Duration::from_hours(24)));
+    let bookmark = ScriptedSource::event("BOOKMARK", "", 6);
+    source.on_watch(Script::TextFor(bookmark, Duration::from_hours(24)));
     source.on_watch(Script::Fail(SourceError::from_response(500, b"{}", None)));
     let _open = source.live_watch();
     let config = ReflectorConfig { watch_timeout: Duration::from_hours(48), ..scenario::streamed_config() };

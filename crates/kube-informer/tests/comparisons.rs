@@ -112,14 +112,17 @@ async fn watches_that_open_slowly_cause_few_lists() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_limit_causes_no_lists() {
+async fn silence_limit_causes_few_lists() {
     for (limit, objects) in [(5, 1), (40, 1), (40, 600)] {
         let silence_limit = Some(Duration::from_secs(limit));
         let config = ReflectorConfig { silence_limit, ..ReflectorConfig::default() };
         let (server, _, _factory, informer) =
             weather_of(objects, InformerOptions::default().reflector(config)).await;
-        tokio::time::sleep(60 * MINUTE).await;
-        assert_eq!((asked(&server).lists, asked(&server).streaming_lists), (0, 1), "{limit} s");
+        tokio::time::sleep(24 * 60 * MINUTE).await;
+        // No bookmark comes within the limit, so the watches might bring nothing.
+        let lists = asked(&server).lists;
+        assert!(lists <= 30 * objects.div_ceil(500) as u64, "{limit} s: {lists} lists in a day");
+        assert_eq!(asked(&server).streaming_lists, 1, "{limit} s");
         drop(informer);
     }
 }

@@ -4,7 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::weather;
+use common::{weather, weather_of};
+use kube_informer::InformerOptions;
+use kube_informer::reflector::ReflectorConfig;
 use kube_informer_apiserver::Verb;
 use kube_informer_apiserver::faults::{Fault, Rule};
 
@@ -44,6 +46,17 @@ impl tracing::Subscriber for Lines {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
+impl Lines {
+    /// Warnings came at growing intervals, and hardly anything was said to work again.
+    fn assert_few(&self, case: &str) {
+        let lines = self.0.lock().unwrap();
+        let warnings = lines.iter().filter(|line| line.starts_with("WARN")).count();
+        assert!((3..=20).contains(&warnings), "{case}: {warnings} warnings: {lines:#?}");
+        let recoveries = lines.iter().filter(|line| line.contains("works again")).count();
+        assert!(recoveries <= 2, "{case}: {lines:#?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn failures_are_logged_at_growing_intervals_and_so_is_recovery() {
     let lines = Lines::default();
@@ -74,4 +87,46 @@ async fn failures_are_logged_at_growing_intervals_and_so_is_recovery() {
             "{lines:#?}"
         );
     }
+    watches_that_expire_for_hours(&lines).await;
+    comparisons_that_fail_for_hours(&lines).await;
+}
+
+/// Lists work between the watches, but that is not a recovery.
+async fn watches_that_expire_for_hours(lines: &Lines) {
+    for fault in [Fault::Gone, Fault::ExpiredEvent, Fault::NotFound, Fault::VersionTooLarge] {
+        let config = ReflectorConfig { streaming_lists: false, ..ReflectorConfig::default() };
+        let options = InformerOptions::default().reflector(config);
+        let (_server, faults, _factory, informer) = weather_of(1, options).await;
+        lines.0.lock().unwrap().clear();
+        faults.inject(Rule::on(fault).verb(Verb::Watch));
+        faults.inject(Rule::on(Fault::CutStream).verb(Verb::Watch).times(1));
+        tokio::time::sleep(Duration::from_hours(10)).await;
+        lines.assert_few(&format!("{fault:?}"));
+        let status = &informer.status()[0];
+        let since = status.failing_since.map(|since| since.elapsed()).unwrap_or_default();
+        assert!(status.polling && since > Duration::from_hours(9), "{fault:?}: {status:?}");
+        faults.clear();
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        let status = &informer.status()[0];
+        assert!(!status.polling && status.failing_since.is_none(), "{fault:?}: {status:?}");
+    }
+}
+
+/// Watches work between the comparisons, but that is not a recovery.
+async fn comparisons_that_fail_for_hours(lines: &Lines) {
+    let options = InformerOptions::default().verify_every(Duration::from_mins(1));
+    let (_server, faults, _factory, informer) = weather_of(1, options).await;
+    lines.0.lock().unwrap().clear();
+    faults.inject(Rule::on(Fault::Forbidden).verb(Verb::List));
+    tokio::time::sleep(Duration::from_hours(10)).await;
+    lines.assert_few("comparisons");
+    let status = &informer.status()[0];
+    assert!(status.doubted_since.is_some() && status.failing_since.is_none(), "{status:?}");
+    assert_eq!(status.last_error_code, Some(403));
+    let said = informer.health(Duration::from_mins(2)).unwrap_err().to_string();
+    assert!(said.contains("cannot be compared") && said.contains("HTTP 403"), "{said}");
+    faults.clear();
+    tokio::time::sleep(Duration::from_mins(20)).await;
+    let status = &informer.status()[0];
+    assert!(status.doubted_since.is_none() && status.last_error.is_none(), "{status:?}");
 }

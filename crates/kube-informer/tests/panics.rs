@@ -8,10 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Log, api, change, create, server, settle};
+use futures_core::future::BoxFuture;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_informer::controller::{Action, Predicate};
 use kube_informer::handler::HandlerOptions;
-use kube_informer::{Controller, Event, InformerOptions, Kind, ObjectKey, SharedInformerFactory, Transform};
+use kube_informer::source::{Answer, ListRequest, ListWatch, SourceError, WatchRequest};
+use kube_informer::{
+    Controller, Event, InformerOptions, Kind, ObjectKey, SharedInformer, SharedInformerFactory, Transform,
+};
 
 /// Panics where it is dropped.
 struct Bomb;
@@ -202,4 +206,27 @@ async fn a_value_that_panics_where_it_is_dropped_does_not_end_the_informer() {
     assert_eq!(informer.snapshot().len(), 2);
     let unhealthy = informer.health(Duration::from_mins(2)).unwrap_err().to_string();
     assert!(unhealthy.contains("panicked: on purpose"), "{unhealthy}");
+}
+
+/// Panics whatever it is asked.
+struct Panicking;
+
+impl ListWatch for Panicking {
+    fn list(&self, _: ListRequest) -> BoxFuture<'_, Result<Answer, SourceError>> {
+        Box::pin(async { panic!("on purpose") })
+    }
+
+    fn watch(&self, _: WatchRequest) -> BoxFuture<'_, Result<Answer, SourceError>> {
+        Box::pin(async { panic!("on purpose") })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn source_that_panics_says_since_when() {
+    let kind = Kind::of::<ConfigMap>();
+    let informer = SharedInformer::<ConfigMap>::over(kind, Panicking, InformerOptions::default());
+    informer.start();
+    tokio::time::sleep(Duration::from_hours(10)).await;
+    let since = informer.status()[0].failing_since.map(|since| since.elapsed());
+    assert!(since > Some(Duration::from_hours(9)), "{since:?}");
 }

@@ -165,7 +165,8 @@ async fn a_watch_that_ends_at_once_is_resumed_after_a_growing_wait() {
             > 61.0s watch from 1
             > 61.4s list limit 500
             > 121.8s watch from 1
-            > 181.8s watch from 1
+            > 181.8s list limit 500
+            > 191.8s watch from 1
         "#]],
     )
     .await;

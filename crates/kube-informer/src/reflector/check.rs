@@ -34,7 +34,7 @@ impl Reflector {
     pub(super) fn begin_check(&self, machine: &mut Machine) -> Option<Check<'_>> {
         let now = Instant::now();
         let begun = machine.begin_check(now)?;
-        self.status.update(|status| status.doubted_since = machine.doubted_since());
+        self.status.update(|status| status.doubted(machine.doubted_since()));
         let Ok(reached) = begun else {
             return Some(Box::pin(std::future::ready(Ok(History::Expired))));
         };
@@ -57,19 +57,16 @@ impl Reflector {
         match answer {
             Ok(History::Same) => {
                 machine.checked(true, Instant::now());
-                self.status.update(|status| status.doubted_since = machine.doubted_since());
+                self.status.update(|status| status.doubted(machine.doubted_since()));
                 None
             }
             Ok(History::Unknown) => {
                 machine.checked(false, Instant::now());
-                self.status.update(|status| status.doubted_since = machine.doubted_since());
+                self.status.update(|status| status.doubted(machine.doubted_since()));
                 None
             }
             // Only a comparison tells. The doubt stays until it is complete.
-            Ok(History::Expired | History::Few) => {
-                self.status.update(|status| status.counts.verifications += 1);
-                Some(Outcome::Verify)
-            }
+            Ok(History::Expired | History::Few) => Some(Outcome::Verify),
             Ok(history @ History::Other(why)) => {
                 // A replica that is behind shows an older list, too: then the lists decide.
                 if !history.is_behind() || planted(Bug::BehindCountsAsProof) {
@@ -79,7 +76,15 @@ impl Reflector {
                 Some(Outcome::Restored(SourceError::transport("the watch cannot be trusted", why)))
             }
             Err(error) => {
-                debug!(error = error.with_cause(), "the check of the version failed; trying again later");
+                let text = error.with_cause();
+                debug!(error = text, "the check of the version failed; trying again later");
+                self.status.update(|status| {
+                    if status.doubted_since.is_some() {
+                        status.last_error = Some(text);
+                        status.last_error_code = error.code();
+                        status.last_error_at = Some(Instant::now());
+                    }
+                });
                 if planted(Bug::FailedCheckCounts) {
                     machine.doubt().checked(false, Instant::now());
                 }

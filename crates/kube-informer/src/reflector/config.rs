@@ -31,7 +31,8 @@ pub struct ReflectorConfig {
     /// costs a list each time; zero is off, and the shortest period is one second.
     pub verify_every: Option<Duration>,
     /// Ends a watch that was silent for this long and resumes it. Off by default, because it costs requests: one watch and one
-    /// check of the version each time, on a kind that is quieter than this. Needed only with a client that cannot notice a
+    /// check of the version each time, on a kind that is quieter than this; and about one list an hour, if it is shorter than the time
+    /// between two bookmarks. Needed only with a client that cannot notice a
     /// half-open connection by itself: one made by [`client_for_informers`](crate::source::client_for_informers) can.
     pub silence_limit: Option<Duration>,
     /// The waits between tries.

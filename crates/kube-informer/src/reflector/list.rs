@@ -1,7 +1,5 @@
 //! Reads a list in pages and hands it on in one piece.
 
-use std::time::Duration;
-
 use futures_util::StreamExt;
 use kube_wire::ResourceVersion;
 use kube_wire::json::ListMeta;
@@ -59,15 +57,18 @@ impl Reflector {
         let mut request = ListRequest { version: machine.list_version(), limit, continue_token: None };
         let mut version = None;
         let mut pages = Pages::default();
-        // A comparison interrupts a watch that may work, so it must not hang for long.
-        let comparing = machine.verifies().is_some();
-        let deadline = self.config.request_deadline.min(if comparing {
-            machine.compare_within()
-        } else {
-            Duration::MAX
-        });
+        // A comparison interrupts a watch that may work, so none of its pages may take long, whatever comes of it.
+        let within = machine.verifies().map(|_| self.config.request_deadline.min(machine.compare_within()));
+        if within.is_some() {
+            self.status.update(|status| status.counts.verifications += 1);
+        }
         loop {
-            let page = match self.page(&request, &mut collected, machine.trusted(), deadline).await {
+            let page = self.page(&request, &mut collected, machine.trusted());
+            let page = match within {
+                Some(within) => timeout(within, page).await.unwrap_or_else(|_| Err(late())),
+                None => page.await,
+            };
+            let page = match page {
                 Ok(page) => page,
                 Err(error) if error.is_expired() && request.continue_token.is_some() => {
                     return Outcome::PageExpired(error);
@@ -140,7 +141,7 @@ impl Reflector {
         self.status.update(|status| {
             status.version = Some(version);
             status.current_at = Some(now);
-            status.doubted_since = None;
+            status.doubted(None);
         });
         self.works("list", machine);
         Outcome::Listed
@@ -151,15 +152,14 @@ impl Reflector {
         request: &ListRequest,
         collected: &mut Collected,
         trusted: bool,
-        deadline: Duration,
     ) -> Result<ListMeta, SourceError> {
+        let deadline = self.config.request_deadline;
         self.status.update(|status| status.counts.pages += 1);
-        let late = |_| SourceError::late("the list took too long", "no answer within the deadline");
         let Answer { wire, mut body } =
-            timeout(deadline, self.source.list(request.clone())).await.map_err(late)??;
+            timeout(deadline, self.source.list(request.clone())).await.map_err(|_| late())??;
         self.status.update(|status| status.shown(wire));
         let mut items = Items::of(wire);
-        while let Some(chunk) = timeout(deadline, body.next()).await.map_err(late)? {
+        while let Some(chunk) = timeout(deadline, body.next()).await.map_err(|_| late())? {
             let chunk = chunk?;
             self.heard(chunk.len());
             items.push(&chunk);
@@ -196,4 +196,8 @@ impl Reflector {
             *count += 1;
         });
     }
+}
+
+fn late() -> SourceError {
+    SourceError::late("the list took too long", "no answer within the deadline")
 }

@@ -15,6 +15,7 @@
 //! | a stream that was refused three times in a row | one list; then streams again | backoff, Retry-After |
 //! | a healthy watch that ended or broke | watch | a few milliseconds, Retry-After |
 //! | a watch that was refused or brought nothing | watch; list after three of them (polling) | backoff, Retry-After |
+//! | watches without an event or bookmark, for minutes, that end too early | list, trusting nothing; polling, if two of them find changes | a few milliseconds |
 //! | an expired or too large version, a vanished resource | list or stream | spread over a second; backoff if it happens again within two minutes |
 //! | a check that shows a restored server | list or stream, trusting nothing | spread over a second |
 //! | an event whose key cannot be read | list | spread over a second; backoff if it happens again |
@@ -27,6 +28,7 @@
 //! is verified soon, and later each time that does not help.
 
 mod failures;
+mod mute;
 mod trust;
 
 use std::time::Duration;
@@ -35,6 +37,7 @@ use kube_wire::ResourceVersion;
 use tokio::time::Instant;
 
 use failures::{EXPIRED_REST, REJECTED_FOR, Repeated, UNREADABLE_REST};
+use mute::Mute;
 use trust::OLDER_WAIT;
 pub(super) use trust::Verdict;
 
@@ -163,6 +166,7 @@ pub(super) struct Machine {
     older: Option<(u32, Instant)>,
     /// The longest time between two bookmarks, once seen.
     bookmark_interval: Option<Duration>,
+    mute: Mute,
     /// Failures of watches in a row, weighted.
     strikes: u32,
     polling: bool,
@@ -208,6 +212,7 @@ impl Machine {
             odd_events: 0,
             older: None,
             bookmark_interval: None,
+            mute: Mute::new(),
             strikes: 0,
             polling: false,
             lists_fail: false,
@@ -268,13 +273,18 @@ impl Machine {
         self.failing
     }
 
+    /// How many comparisons failed since the last list.
+    pub(super) fn unverified(&self) -> u32 {
+        self.unverified
+    }
+
     pub(super) fn watch_timeout(&mut self) -> Duration {
         self.retry.doubled(self.config.watch_timeout)
     }
 
     /// How long a watch may be silent before it is given up.
     pub(super) fn silence_limit(&self, timeout: Duration) -> Duration {
-        let limit = self.dead_after(timeout);
+        let limit = if self.mute.is_known() { mute::SILENCE } else { self.dead_after(timeout) };
         self.config.silence_limit.map_or(limit, |asked| asked.min(limit))
     }
 
@@ -310,6 +320,8 @@ impl Machine {
     /// The sink has everything up to this version; `newest` was changed last.
     pub(super) fn listed(&mut self, version: ResourceVersion, newest: Option<Witness>, at: Instant) {
         let restored = self.restored || self.version.as_ref().is_some_and(|seen| version < *seen);
+        let changed = newest.as_ref().and_then(|newest| newest.state.as_ref()).map(|(_, version)| version);
+        self.mute.listed(changed.zip(self.version.as_ref()).is_some_and(|(changed, seen)| changed > seen));
         self.version = Some(version);
         self.doubt.listed(newest, restored, at);
         self.compared_at = Some(at);
@@ -333,6 +345,7 @@ impl Machine {
 
     /// An event or bookmark was passed on. Versions only go forward, where they have an order.
     pub(super) fn moved(&mut self, version: ResourceVersion, witness: Option<Witness>) {
+        self.mute.heard();
         let older = self.version.as_ref().is_some_and(|seen| version < *seen);
         if !older {
             self.advanced |= self.version.as_ref() != Some(&version);
@@ -344,13 +357,15 @@ impl Machine {
     /// A watch is open.
     pub(super) fn opened(&mut self, now: Instant) {
         self.doubt.resumed(now);
+        self.mute.opened();
         (self.advanced, self.proven) = (false, false);
     }
 
     /// After this time, an open watch shows that the server is healthy.
     pub(super) fn proven_after(&self) -> Option<Duration> {
         let after = if self.strikes > 0 { RECOVERED_AFTER } else { self.config.backoff.healthy_after };
-        (!self.proven).then_some(if self.advanced { Duration::ZERO } else { after })
+        let shows_nothing = self.mute.is_known() && !planted(Bug::MuteWatchProves);
+        (!self.proven && !shows_nothing).then_some(if self.advanced { Duration::ZERO } else { after })
     }
 
     /// The present watch is healthy.
@@ -426,6 +441,7 @@ impl Machine {
     fn react(&mut self, outcome: &Outcome, now: Instant) -> Duration {
         match outcome {
             Outcome::Listed => {
+                self.polling |= self.mute.is_known();
                 self.step = Step::Watch;
                 Duration::ZERO
             }
@@ -458,6 +474,7 @@ impl Machine {
                 let again = self.expired.wait(now).filter(|_| !planted(Bug::ExpiredListed));
                 if again.is_some() && self.watched {
                     self.fail(now);
+                    self.fruitless();
                 }
                 self.relist(Some(error), now).max(again.unwrap_or_default())
             }
@@ -475,8 +492,7 @@ impl Machine {
                 wait
             }
             Outcome::Verify => {
-                self.verifying = true;
-                self.step = Step::List { limit: self.config.page_size };
+                self.compare();
                 Duration::ZERO
             }
         }
@@ -498,14 +514,24 @@ impl Machine {
         // A watch that the server itself ends with an error soon after it began is refused, only later.
         let refused = failure.is_some_and(|error| error.code().is_some()) && ended.lasted < RECOVERED_AFTER;
         let lasted = self.proven || ended.lasted >= self.config.backoff.healthy_after;
-        if self.advanced || (lasted && !refused) {
+        let quiet = !ended.on_time && self.mute.ended(ended.lasted, now);
+        if self.advanced || (lasted && !refused && !self.mute.is_known()) {
             self.prove();
             self.failing = None;
             let failure = failure.filter(|_| !planted(Bug::RetryAfterLostOnEnd));
             let asked = failure.and_then(SourceError::retry_after).map(|time| self.retry.next(Some(time)));
+            if quiet {
+                self.compare();
+            }
             return asked.unwrap_or_default().max(self.retry.spread(RESUME_SPREAD));
         }
         self.strike(failure, now)
+    }
+
+    /// Compares the cache with the server, by a list.
+    fn compare(&mut self) {
+        self.verifying = true;
+        self.step = Step::List { limit: self.config.page_size };
     }
 
     fn list_step(&self) -> Step {

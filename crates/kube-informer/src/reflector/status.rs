@@ -34,7 +34,7 @@ pub struct ReflectorStatus {
     /// Since when the cache should be compared with the server, because it may have been restored or because
     /// [`verify_every`](super::ReflectorConfig::verify_every) asks for it, and the lists for that fail.
     pub doubted_since: Option<Instant>,
-    /// The last failure; `None` once a list or watch works again.
+    /// The last failure; `None` once a list or watch works again and no comparison is due.
     pub last_error: Option<String>,
     /// Its HTTP code, if it was an answer of the server.
     pub last_error_code: Option<u16>,
@@ -64,7 +64,7 @@ impl ReflectorStatus {
                 Some(format!("{} is stale for {staleness:.0?} ({error})", self.scope))
             }
             Some(_) if self.doubted_since.is_some_and(|since| since.elapsed() > limit) => Some(format!(
-                "{} cannot be compared with the server, which may have been restored",
+                "{} cannot be compared with the server, which may have been restored ({error})",
                 self.scope
             )),
             Some(_) => None,
@@ -133,7 +133,7 @@ pub struct ReflectorCounts {
     pub restores: u64,
     /// Checks, after a lost connection, that the server still has the history that the cache was read from.
     pub checks: u64,
-    /// Comparisons with the server because it was time.
+    /// Comparisons with the server, by a list: because it was time, or because a connection was lost or silent.
     pub verifications: u64,
     /// Bytes received.
     pub bytes: u64,
@@ -197,9 +197,18 @@ impl Inner {
     /// A list or watch works again.
     pub(crate) fn recovered(&mut self) {
         self.failing_since = None;
-        self.last_error = None;
-        self.last_error_code = None;
-        self.last_error_at = None;
+        self.doubted(self.doubted_since);
+    }
+
+    /// Since when a comparison is due. As long as it is, the last error says why there is none.
+    pub(crate) fn doubted(&mut self, since: Option<Instant>) {
+        self.doubted_since = since;
+        let explains = since.is_some() && !planted(Bug::ComparisonErrorForgotten);
+        if self.failing_since.is_none() && !explains {
+            self.last_error = None;
+            self.last_error_code = None;
+            self.last_error_at = None;
+        }
     }
 }
 

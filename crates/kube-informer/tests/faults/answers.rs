@@ -42,11 +42,11 @@ async fn stall_stream() {
         .check(expect![[r#"
             add a=1 (initial)
             add b=1 (initial)
+            delete b=1 (missed)
             update a=1 → a=2
             add c=1
-            delete b=1
             store: a=2 c=1
-            server: 1 lists, 1 streaming lists, 2 watches
+            server: 1 lists, 1 streaming lists, 1 watches
             met: 1 errors, 1 silences, 1 verifications
         "#]])
         .await;

@@ -80,7 +80,6 @@ impl Machine {
                     self.doubt.wait(now + wait.min(RECHECK_LAST));
                 }
                 self.step = Step::Watch;
-                let _ = self.failure_wait(error, now);
                 return self.retry.spread(RESUME_SPREAD);
             }
             Step::List { .. }
@@ -159,7 +158,14 @@ impl Machine {
             return retry_after.map_or(spread, |_| self.retry.next(retry_after).max(spread));
         }
         self.fail(now);
+        self.fruitless();
         self.poll.next(retry_after)
+    }
+
+    /// A list follows another one, because there is no watch that lasts between them. After some of them this is polling.
+    pub(super) fn fruitless(&mut self) {
+        self.strikes = self.strikes.saturating_add(REFUSED);
+        self.polling |= self.strikes >= STRIKES && !planted(Bug::ExpiredNotPolling);
     }
 
     pub(super) fn fail(&mut self, now: Instant) {

@@ -479,10 +479,10 @@ fn lists_without_a_healthy_watch_between_them_are_spread_out() {
             list@6: Watch after 0.0s
             lost:410: List { limit: Some(500) } after 0.4s
             list@7: Watch after 0.0s
-            lost:410: List { limit: Some(500) } after 0.8s
-            list@8: Watch after 0.0s
-            unreadable: List { limit: Some(500) } after 1.6s
-            list@9: Watch after 0.0s
+            lost:410: List { limit: Some(500) } after 0.8s (polling)
+            list@8: Watch after 0.0s (polling)
+            unreadable: List { limit: Some(500) } after 1.6s (polling)
+            list@9: Watch after 0.0s (polling)
             event:3: Watch after 0.0s
             lost:410: List { limit: Some(500) } after 0.8s
             Paged("streaming lists are switched off")
@@ -558,6 +558,7 @@ fn a_check_follows_a_lost_connection_and_not_a_watch_that_ended_on_time() {
     let mut end = |on_time, silent| {
         machine.listed("5".into(), None, now);
         machine.opened(now);
+        machine.moved("6".into(), None);
         let ended = Ended { lasted: Duration::from_mins(5), on_time, silent, dead: false, failure: None };
         machine.on(&Outcome::Ended(ended), now);
         machine.begin(now, |_| Some(3));
@@ -596,6 +597,7 @@ fn is_doubted(ended: Ended, after: Duration) -> bool {
     let mut machine = Machine::new(&paged());
     machine.listed("5".into(), None, now);
     machine.opened(now);
+    machine.moved("6".into(), None);
     machine.on(&Outcome::Ended(ended), now);
     machine.begin(now + after, |_| Some(3));
     machine.opened(now + after);
