@@ -86,7 +86,8 @@ const ABORT_LIMIT: Duration = Duration::from_secs(1);
 pub struct Request {
     /// The object's key.
     pub key: ObjectKey,
-    /// What has happened since the last reconcile that succeeded, merged.
+    /// What has happened since the last reconcile that succeeded, merged. A run that a change sets off takes the place of one that
+    /// [`Action::requeue_after`] has asked for, and has its reason, too.
     pub reasons: Reasons,
     /// How many reconciles of it failed in a row, whatever set them off.
     pub failures: u32,

@@ -238,11 +238,12 @@ impl Reflector {
 
     fn warn(&self, doing: &str, error: &str, wait: Duration, failures: u32) {
         let (kind, scope) = (&self.intake.kind, &self.scope);
+        let next = if wait.is_zero() { "at once".into() } else { format!("in {wait:.1?}") };
         // At growing intervals: the first failure, the second, the fourth, the eighth.
         if failures.is_power_of_two() {
-            warn!(failures, "{doing} of {kind} ({scope}) failed: {error}; retrying in {wait:.1?}");
+            warn!(failures, "{doing} of {kind} ({scope}) failed: {error}; retrying {next}");
         } else {
-            debug!(failures, "{doing} of {kind} ({scope}) failed: {error}; retrying in {wait:.1?}");
+            debug!(failures, "{doing} of {kind} ({scope}) failed: {error}; retrying {next}");
         }
     }
 

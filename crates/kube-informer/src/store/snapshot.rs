@@ -91,8 +91,8 @@ impl<K> Snapshot<K> {
         self.state.bytes
     }
 
-    /// The version of the server that this shows. `None` before the first list, and where several scopes each have their
-    /// own: see [`version_of`](Self::version_of).
+    /// The version of the server that this shows. `None` before the first list, and once several scopes were listed, because each has
+    /// its own: see [`version_of`](Self::version_of).
     pub fn version(&self) -> Option<&ResourceVersion> {
         match &*self.state.versions {
             [(_, version)] => Some(version),
