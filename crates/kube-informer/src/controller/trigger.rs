@@ -178,6 +178,14 @@ impl Running {
                 .is_some_and(|since| part.missing_for >= patience || (outage && since.elapsed() >= patience))
         };
         let absent = || *optional && unread.iter().all(missing) && registration.depth() == 0;
+        // One more answer, so that the start does not wait for as long as the reflector would.
+        let is_due = |part: &ReflectorStatus| {
+            let long_ago = part.missing_since.is_some_and(|since| since.elapsed() >= patience);
+            long_ago && !missing(part) && part.last_error_code == Some(404)
+        };
+        if *optional && unread.iter().any(is_due) {
+            informer.retry_now();
+        }
         self.cell.set(if unread.is_empty() && registration.has_synced() {
             SourceState::Ready
         } else if unread.is_empty() {
