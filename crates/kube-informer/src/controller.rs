@@ -61,6 +61,12 @@ use worker::Work;
 ///
 /// A source that was read and is refused later keeps its last state, as every cache does while its server is out of reach.
 ///
+/// # What a reconcile has written
+/// The cache shows it after the server has sent it, so the next reconcile may not see it yet: give a child a name that follows
+/// from its owner's, and a second create is answered with 409. While a kind lives by lists alone, because its watches are
+/// refused or broken, an object that comes and goes between two lists is in no cache and brings no reconcile. A reconcile that
+/// has created something and relies on it answers with [`Action::requeue_after`] until its lister shows it.
+///
 /// # Dropping
 /// A controller that never runs costs nothing. To stop one that runs, see [`run`](Self::run).
 pub struct Controller<K> {

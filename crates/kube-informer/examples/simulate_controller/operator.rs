@@ -22,6 +22,9 @@ use super::ticket;
 /// What a child says, unless somebody has spoilt it.
 pub const TEXT: &str = "as it should be";
 
+/// When the cache is to show a child that was made.
+const SHOWN_BY: Duration = Duration::from_secs(30);
+
 /// What one controller works with.
 pub struct Operator {
     pub client: Client,
@@ -99,7 +102,7 @@ impl Operator {
 
         let deployment = parent.get()?;
         let wanted = deployment.spec.replicas.unwrap_or(1);
-        let mut complete = true;
+        let (mut complete, mut unseen) = (true, false);
         let names = self.wanted(parent, wanted);
         for name in &names {
             match self.children.namespace("default").get(name) {
@@ -107,6 +110,7 @@ impl Operator {
                     // If it is there, our copy is behind, or its last owner's is still to be collected.
                     let created = maps.create(&PostParams::default(), &child(parent, name)?).await;
                     complete &= unless(409, created)?.is_some();
+                    unseen = true;
                 }
                 Some(there) if !is_owned_by(&there, parent) => complete = false,
                 Some(there) if text(&there) != Some(TEXT) => {
@@ -141,7 +145,8 @@ impl Operator {
             });
             api.patch_status(parent.name(), &PatchParams::default(), &Patch::Merge(&patch)).await?;
         }
-        Ok(Action::done())
+        // A child that goes before the next list, while no watch works, is in no cache: nobody but us knows that it was there.
+        Ok(if unseen { Action::requeue_after(SHOWN_BY) } else { Action::done() })
     }
 
     /// The names of the children that there must be.
