@@ -7,7 +7,6 @@ mod action;
 mod enqueue;
 mod error;
 mod finalizer;
-mod gate;
 mod handle;
 mod predicate;
 mod source;
@@ -331,6 +330,7 @@ impl<K: View> Controller<K> {
             counts: Arc::clone(counts),
             limit: self.reconcile_limit,
             reconcile,
+            paused: self.handle.paused.clone(),
             ends: CancellationToken::new(),
         });
         let mut workers = JoinSet::new();
@@ -342,7 +342,7 @@ impl<K: View> Controller<K> {
             () = &mut shutdown => Ok(()),
             error = &mut failure => Err(error),
             Some(ended) = workers.join_next() => Err(worker_died(ended)),
-            () = source::hold_while_unread(&sources, &self.handle.gate) => Ok(()),
+            () = source::report_unread(&sources) => Ok(()),
         };
         queue.shut_down_now();
         work.ends.cancel();

@@ -111,7 +111,7 @@ pub(crate) enum Bug {
     HeapOnlySiftsDown,
     MissedKeysDropped,
     RestoredChangeJudged,
-    HoldOverruled,
+    PauseOverlooked,
     AbsentTooSoon,
     BusyEndsAbsence,
     ExpiredNotPolling,

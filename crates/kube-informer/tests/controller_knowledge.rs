@@ -154,6 +154,36 @@ fn no_key_that_is_added_after_a_namespace_is_reconciled_before_it_was_read() {
     });
 }
 
+/// A worker that has taken a key waits for a namespace; a pause that begins meanwhile, as when a lease is lost, holds for it, too.
+#[tokio::test(start_paused = true)]
+async fn no_reconcile_begins_in_a_pause_though_its_key_was_taken_before() {
+    let (factory, secrets) = with_a_closed_namespace().await;
+    let controller = Controller::new(factory.informer::<ConfigMap>()).owns(secrets.clone());
+    let (handle, runs) = (controller.handle(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&runs);
+    let mut run = controller
+        .run(move |_: Request, _: Context<ConfigMap>| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            std::future::ready(Ok(Action::done()))
+        })
+        .boxed();
+    tokio::select! {
+        ended = &mut run => panic!("{ended:?}"),
+        () = tokio::time::sleep(MINUTE) => {}
+    }
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    secrets.set_namespaces(["default", "closed"]).await.unwrap();
+    handle.enqueue(ObjectKey::namespaced("default", "a"), Cause::new("test", "asked"));
+    tokio::time::sleep(SECOND).await;
+    handle.pause();
+    secrets.set_namespaces(["default"]).await.unwrap();
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    handle.resume();
+    settle().await;
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+}
+
 /// 404 for a second, and then an outage: the server has not said for five seconds that it does not have the kind.
 #[tokio::test(start_paused = true)]
 async fn outage_after_404s_does_not_make_a_kind_absent() {

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::gate::Gate;
+use tokio::sync::watch;
+
 use super::predicate::Predicate;
 use super::source::{SourceCell, SourceStats};
 use super::worker::Counts;
@@ -18,7 +19,8 @@ use crate::workqueue::{Add, Cause, QueueStats, WorkQueue};
 pub struct ControllerHandle {
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) counts: Arc<Counts>,
-    pub(super) gate: Arc<Gate>,
+    /// Whether the user wants a pause, for workers that have taken a key before.
+    pub(super) paused: watch::Sender<bool>,
     predicates: Arc<Mutex<Vec<Predicate>>>,
     sources: Arc<Mutex<Vec<Arc<SourceCell>>>>,
 }
@@ -51,9 +53,9 @@ pub struct ControllerStats {
 impl ControllerHandle {
     pub(super) fn new(queue: WorkQueue<ObjectKey>) -> Self {
         Self {
-            gate: Arc::new(Gate::new(queue.clone())),
             queue,
             counts: Arc::default(),
+            paused: watch::Sender::new(false),
             predicates: Arc::default(),
             sources: Arc::default(),
         }
@@ -67,12 +69,19 @@ impl ControllerHandle {
     /// Hands out no more keys until [`resume`](Self::resume); reconciles that run continue. For a controller that must not work
     /// now, such as one that does not lead. A controller that is paused before it runs begins paused.
     pub fn pause(&self) {
-        self.gate.pause(true);
+        // Under one lock, so that the last of several calls decides.
+        self.paused.send_modify(|paused| {
+            self.queue.pause();
+            *paused = true;
+        });
     }
 
     /// Hands out keys again.
     pub fn resume(&self) {
-        self.gate.pause(false);
+        self.paused.send_modify(|paused| {
+            self.queue.resume();
+            *paused = false;
+        });
     }
 
     /// What the controller has done so far.

@@ -10,7 +10,6 @@ use futures_util::future::{join_all, select_all};
 use tokio::time::Instant;
 
 use super::error::ControllerError;
-use super::gate::Gate;
 use super::trigger::Running;
 
 /// How long the server must answer 404 before an optional kind counts as absent, and how long a start may take in silence.
@@ -147,9 +146,9 @@ pub(super) async fn all_current(sources: &[Running]) {
     }
 }
 
-/// Pauses the queue while a source has a part that was not read yet: an optional kind that has appeared, a namespace that was
-/// added, an informer that was started again. Never returns.
-pub(super) async fn hold_while_unread(sources: &[Running], gate: &Gate) {
+/// Says when workers wait because a source has a part that was not read yet, and when they continue: an optional kind that has
+/// appeared, a namespace that was added, an informer that was started again. Never returns.
+pub(super) async fn report_unread(sources: &[Running]) {
     let mut held = false;
     loop {
         // Before the look, so that no change falls between the two.
@@ -157,7 +156,6 @@ pub(super) async fn hold_while_unread(sources: &[Running], gate: &Gate) {
         let waiting = waiting(sources);
         if held == waiting.is_empty() {
             held = !held;
-            gate.hold(held);
             if held {
                 let kinds = waiting.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 tracing::warn!(kinds, "workers pause until these kinds were read completely");

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error, info_span, warn};
 
@@ -61,8 +62,25 @@ pub(super) struct Work<K, F> {
     pub(super) counts: Arc<Counts>,
     pub(super) limit: Option<Duration>,
     pub(super) reconcile: F,
+    pub(super) paused: watch::Sender<bool>,
     /// Ends the wait for a source.
     pub(super) ends: CancellationToken,
+}
+
+impl<K, F> Work<K, F> {
+    /// Waits until a reconcile may begin. Each worker looks for itself, because whoever watches the sources may look later.
+    async fn may_begin(&self) {
+        loop {
+            if !planted(Bug::WorkersDoNotLook) {
+                source::all_current(&self.sources).await;
+            }
+            // The user may have paused the controller while a source was read.
+            if !*self.paused.borrow() || planted(Bug::PauseOverlooked) {
+                return;
+            }
+            let _ = self.paused.subscribe().wait_for(|paused| !paused).await;
+        }
+    }
 }
 
 /// Works until the queue is shut down.
@@ -72,11 +90,9 @@ where
     F: Fn(Request, Context<K>) -> Fut + Send + Sync,
     Fut: Future<Output = Result<Action, Failure>> + Send,
 {
-    let Work { queue, sources, context, counts, limit, reconcile, ends } = &*work;
+    let Work { queue, context, counts, limit, reconcile, ends, .. } = &*work;
     while let Some(item) = queue.get().await {
-        // Each worker looks for itself: a source that became unread a moment ago may not have paused the queue yet.
-        let looks = !planted(Bug::WorkersDoNotLook);
-        if looks && ends.run_until_cancelled(source::all_current(sources)).await.is_none() {
+        if ends.run_until_cancelled(work.may_begin()).await.is_none() {
             return;
         }
         let key = item.key().clone();
