@@ -120,6 +120,11 @@ fn an_owned_iteration_reads_all_of_a_large_store_once() {
     assert_eq!(snapshot.matching("app=tenth").unwrap().into_iter().count(), 100);
     assert_eq!(snapshot.by_index("app", "other").unwrap().into_iter().count(), 900);
     assert_eq!(snapshot.matching("app=none").unwrap().into_iter().count(), 0);
+    for query in [snapshot.query(), snapshot.matching("app=tenth").unwrap()] {
+        let mut objects = query.into_iter();
+        assert!(objects.by_ref().last().is_some());
+        assert!((0..3).all(|_| objects.next().is_none()), "an iteration that has ended does not begin again");
+    }
     let mut keys: Vec<_> = snapshot.query().into_iter().map(|object| object.key().clone()).collect();
     assert!(keys.is_sorted());
     keys.dedup();
