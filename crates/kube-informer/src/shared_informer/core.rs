@@ -525,8 +525,11 @@ mod tests {
         core.fifo.replace(&b, Replacement::new(Vec::new(), "2".into()));
         core.set_scopes(std::slice::from_ref(&a));
         core.process(core.fifo.drain().await.unwrap());
-        core.set_scopes(&[a, b.clone()]);
+        core.set_scopes(&[a.clone(), b.clone()]);
         assert!(core.unread().iter().any(|part| part.scope == b));
+        core.fifo.replace(&a, Replacement::new(Vec::new(), "3".into()));
+        core.process(core.fifo.drain().await.unwrap());
+        assert!(!informer.has_synced(), "the other namespace is still to be listed");
     }
 
     #[tokio::test(start_paused = true)]
