@@ -80,6 +80,28 @@ async fn each_namespace_has_a_reflector_and_a_version_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn namespace_that_leaves_takes_nothing_from_one_whose_name_begins_alike() {
+    let server = server();
+    for namespace in ["one", "one-more", "oneself"] {
+        put(&server, namespace, "a").await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let options = InformerOptions::default().changing_namespaces();
+    let options = options.namespace("one").namespace("one-more").namespace("oneself");
+    let informer = factory.informer_with::<ConfigMap>(options).unwrap();
+    let log = Log::default();
+    let _seen = informer.add_handler(log.handler());
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    settle().await;
+    log.take();
+    informer.set_namespaces(["one-more", "oneself"]).await.unwrap();
+    settle().await;
+    assert_eq!(log.take(), "delete a=one (missed)\n");
+    assert_eq!(keys(&informer), "one-more/a oneself/a");
+}
+
+#[tokio::test(start_paused = true)]
 async fn namespaces_come_and_go_and_what_leaves_is_a_missed_delete() {
     let server = server();
     for namespace in ["one", "two"] {
