@@ -2,6 +2,7 @@
 
 mod scenario;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube_informer::source::{Script, ScriptedSource};
@@ -26,6 +27,30 @@ fn seen(snapshot: &Snapshot<Value>) -> (Vec<String>, usize, usize) {
     snapshot.check().unwrap();
     let names = snapshot.iter().map(|entry| entry.name().to_owned()).collect();
     (names, snapshot.by_index("no-b", "x").unwrap().count(), snapshot.set_aside().count())
+}
+
+/// They are the user's, and may take long.
+#[tokio::test(start_paused = true)]
+async fn index_functions_are_asked_once_about_each_state() {
+    let source = ScriptedSource::new();
+    source.lists(5, &[("a", 1), ("b", 2)]);
+    let watch = source.live_watch();
+    let informer = SharedInformer::<Value>::over(pods(), source, paged());
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&asked);
+    let by = IndexBy::metadata(move |entry| {
+        noted.lock().unwrap().push(format!("{}@{}", entry.name(), entry.version()));
+        Vec::new()
+    });
+    informer.add_index_by("noted", by).unwrap();
+    informer.start();
+    informer.wait_for_sync().await.unwrap();
+    watch.send(ScriptedSource::event("MODIFIED", "b", 6)).unwrap();
+    watch.send(ScriptedSource::event("ADDED", "c", 7)).unwrap();
+    settle().await;
+    let mut asked = asked.lock().unwrap().clone();
+    asked.sort();
+    assert_eq!(asked, ["a@1", "b@2", "b@6", "c@7"]);
 }
 
 #[tokio::test(start_paused = true)]

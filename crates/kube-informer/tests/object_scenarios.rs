@@ -308,15 +308,15 @@ async fn a_comparison_with_the_server_repairs_what_events_did_not_say() {
 #[tokio::test(start_paused = true)]
 async fn repairs_are_counted_and_later_changes_are_none() {
     let source = ScriptedSource::new();
-    source.lists(5, &[("a", 1), ("b", 2)]).lists(8, &[("a", 1), ("b", 4), ("c", 7)]);
+    source.lists(5, &[("a", 1), ("b", 2)]).lists(8, &[("a", 1), ("b", 4), ("c", 7), ("d", 5)]);
     let _live = [source.live_watch(), source.live_watch()];
     let options = paged().verify_every(Duration::from_mins(1));
     let informer =
         SharedInformer::<Value>::over(Kind::new("v1", "Pod", "pods", true), source.clone(), options);
     informer.start();
     informer.wait_for_version(&Scope::CLUSTER, &8.into()).await;
-    // b@4 should have come before @5; c@7 came after.
-    assert_eq!(informer.stats().store.repairs, 1);
+    // b@4 and d@5 should have been there at @5; c@7 came after.
+    assert_eq!(informer.stats().store.repairs, 2);
     assert_eq!(informer.status()[0].counts.verifications, 1);
 }
 

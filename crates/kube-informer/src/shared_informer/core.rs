@@ -492,6 +492,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_delete_removes_whatever_there_is_unless_it_is_of_an_earlier_object() {
+        for (uid, missed, left) in [("u", false, 0), ("u", true, 0), ("other", true, 0), ("other", false, 1)]
+        {
+            let (informer, _) = informer_and_pod();
+            let core = informer.core();
+            core.fifo.put(&Scope::CLUSTER, Delta::new(DeltaType::Added, pod("u", 5))).await;
+            core.process(core.fifo.drain().await.unwrap());
+            let delta = Delta::new(DeltaType::Deleted, pod(uid, 3));
+            core.fifo.put(&Scope::CLUSTER, Delta { final_state_unknown: missed, ..delta }).await;
+            core.process(core.fifo.drain().await.unwrap());
+            assert_eq!(informer.snapshot().len(), left, "uid {uid}, missed: {missed}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn few_of_many_objects_without_a_name_are_shown() {
         let (informer, _) = informer_and_pod();
         let core = informer.core();

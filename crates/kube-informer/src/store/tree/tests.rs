@@ -199,6 +199,9 @@ fn check(tree: &Tree<u32, u32>, model: &Model) {
     for key in (0..KEYS).step_by(97) {
         assert_eq!(tree.get(&key), model.get(&key));
     }
+    for key in model.keys().step_by(97) {
+        check_range(tree, model, Bound::Included(*key), Bound::Included(*key));
+    }
 }
 
 fn check_range(tree: &Tree<u32, u32>, model: &Model, from: Bound<u32>, to: Bound<u32>) {
