@@ -149,14 +149,14 @@ pub(super) async fn all_current(sources: &[Running]) {
 /// Says when workers wait because a source has a part that was not read yet, and when they continue: an optional kind that has
 /// appeared, a namespace that was added, an informer that was started again. Never returns.
 pub(super) async fn report_unread(sources: &[Running]) {
-    let mut held = false;
+    let mut reported = false;
     loop {
         // Before the look, so that no change falls between the two.
         let changed = select_all(sources.iter().map(Running::parts_changed));
         let waiting = waiting(sources);
-        if held == waiting.is_empty() {
-            held = !held;
-            if held {
+        if reported == waiting.is_empty() {
+            reported = !reported;
+            if reported {
                 let kinds = waiting.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 tracing::warn!(kinds, "workers pause until these kinds were read completely");
             } else {

@@ -68,7 +68,7 @@ pub(super) struct Work<K, F> {
 }
 
 impl<K, F> Work<K, F> {
-    /// Waits until a reconcile may begin. Each worker looks for itself, because whoever watches the sources may look later.
+    /// Waits until a reconcile may begin: every source was read, and the controller is not paused.
     async fn may_begin(&self) {
         loop {
             if !planted(Bug::WorkersDoNotLook) {
