@@ -44,6 +44,25 @@ fn add_gated(
     })
 }
 
+/// An informer that has synced on a server with one object in each of these namespaces, and what its handler has received.
+async fn follow(
+    server: &ApiServer,
+    made: &[&str],
+    options: InformerOptions,
+) -> (SharedInformerFactory, SharedInformer<ConfigMap>, Log) {
+    for namespace in made {
+        put(server, namespace, "a").await;
+    }
+    let factory = SharedInformerFactory::new(server.client());
+    let informer = factory.informer_with::<ConfigMap>(options).unwrap();
+    let log = Log::default();
+    informer.add_handler(log.handler()).detach();
+    factory.start();
+    factory.wait_for_sync().await.unwrap();
+    settle().await;
+    (factory, informer, log)
+}
+
 fn keys(informer: &SharedInformer<ConfigMap>) -> String {
     let snapshot = informer.snapshot();
     snapshot.check().unwrap();
@@ -53,17 +72,8 @@ fn keys(informer: &SharedInformer<ConfigMap>) -> String {
 #[tokio::test(start_paused = true)]
 async fn each_namespace_has_a_reflector_and_a_version_of_its_own() {
     let server = server();
-    for namespace in ["one", "two", "three"] {
-        put(&server, namespace, "a").await;
-    }
-    let factory = SharedInformerFactory::new(server.client());
     let options = InformerOptions::default().namespace("one").namespace("two");
-    let informer = factory.informer_with::<ConfigMap>(options).unwrap();
-    let log = Log::default();
-    let seen = informer.add_handler(log.handler());
-    factory.start();
-    factory.wait_for_sync().await.unwrap();
-    seen.wait_for_sync().await;
+    let (_factory, informer, log) = follow(&server, &["one", "two", "three"], options).await;
     assert_eq!(keys(&informer), "one/a two/a");
     assert_eq!(log.take(), "add a=one (initial)\nadd a=two (initial)\n");
     let snapshot = informer.snapshot();
@@ -81,19 +91,10 @@ async fn each_namespace_has_a_reflector_and_a_version_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn namespace_that_leaves_takes_nothing_from_one_whose_name_begins_alike() {
-    let server = server();
-    for namespace in ["one", "one-more", "oneself"] {
-        put(&server, namespace, "a").await;
-    }
-    let factory = SharedInformerFactory::new(server.client());
+    let (server, namespaces) = (server(), ["one", "one-more", "oneself"]);
     let options = InformerOptions::default().changing_namespaces();
-    let options = options.namespace("one").namespace("one-more").namespace("oneself");
-    let informer = factory.informer_with::<ConfigMap>(options).unwrap();
-    let log = Log::default();
-    let _seen = informer.add_handler(log.handler());
-    factory.start();
-    factory.wait_for_sync().await.unwrap();
-    settle().await;
+    let options = namespaces.into_iter().fold(options, InformerOptions::namespace);
+    let (_factory, informer, log) = follow(&server, &namespaces, options).await;
     log.take();
     informer.set_namespaces(["one-more", "oneself"]).await.unwrap();
     settle().await;
@@ -104,17 +105,8 @@ async fn namespace_that_leaves_takes_nothing_from_one_whose_name_begins_alike() 
 #[tokio::test(start_paused = true)]
 async fn namespaces_come_and_go_and_what_leaves_is_a_missed_delete() {
     let server = server();
-    for namespace in ["one", "two"] {
-        put(&server, namespace, "a").await;
-    }
-    let factory = SharedInformerFactory::new(server.client());
     let options = InformerOptions::default().changing_namespaces().namespace("one");
-    let informer = factory.informer_with::<ConfigMap>(options).unwrap();
-    let log = Log::default();
-    let _seen = informer.add_handler(log.handler());
-    factory.start();
-    factory.wait_for_sync().await.unwrap();
-    settle().await;
+    let (_factory, informer, log) = follow(&server, &["one", "two"], options).await;
     assert_eq!(log.take(), "add a=one (initial)\n");
     informer.set_namespaces(["one", "two"]).await.unwrap();
     settle().await;
